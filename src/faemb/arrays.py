@@ -1,0 +1,123 @@
+"""Arrays of several libraries through the same lines: NumPy by default, PyTorch or CuPy where given.
+
+The mathematics asks `namespace(x)` for the functions of x's own library (the array API standard), so that nothing
+is written twice. This module holds what the standard leaves open: conversion between libraries, devices, and the
+checks that public methods make once, at the boundary.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from faemb.errors import InputError, MissingExtraError
+
+Array = Any
+"""An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
+
+# Temporaries of about 4 MB stay near a core's cache; a GPU wants few, large launches instead.
+_CPU_BLOCK = 1 << 20
+_DEVICE_BLOCK = 1 << 27
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array-API functions of the library that these arrays belong to."""
+    return array_api_compat.array_namespace(*arrays)
+
+
+def is_array(x: object) -> bool:
+    return array_api_compat.is_array_api_obj(x)
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """A NumPy array with the same values, on the host."""
+    if isinstance(x, np.ndarray):
+        return x
+    if array_api_compat.is_torch_array(x):
+        return x.detach().cpu().numpy()
+    if array_api_compat.is_cupy_array(x):
+        return x.get()
+    return np.asarray(x)
+
+
+def like(values: Array, reference: Array, *, dtype: Any = None) -> Array:
+    """`values` as an array of the reference's library and device, in its dtype unless another is given."""
+    xp = namespace(reference)
+    dtype = reference.dtype if dtype is None else dtype
+    if not is_array(values) or namespace(values) is not xp:
+        values = xp.asarray(np.array(to_numpy(values)))
+    return xp.astype(array_api_compat.to_device(values, array_api_compat.device(reference)), dtype, copy=False)
+
+
+def on_device(x: Array, device: str | None) -> Array:
+    """x on the named device: None keeps it as it is, "cpu" is NumPy, anything else a PyTorch device ("cuda")."""
+    if device is None:
+        return x
+    if device == "cpu":
+        return to_numpy(x)
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError(f"device={device!r}", "torch") from error
+    if array_api_compat.is_torch_array(x):
+        return x.to(device)
+    return torch.as_tensor(np.array(to_numpy(x)), device=device)
+
+
+def float64(x: Array) -> Array:
+    xp = namespace(x)
+    return xp.astype(x, xp.float64, copy=False)
+
+
+def row_blocks(rows: int, elements_per_row: int, reference: Array) -> Iterator[slice]:
+    """Slices over `rows` whose temporaries of `elements_per_row` fill one block of the reference's device."""
+    budget = _CPU_BLOCK if str(array_api_compat.device(reference)) == "cpu" else _DEVICE_BLOCK
+    step = max(1, budget // max(1, elements_per_row))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def contiguous_transpose(x: Array) -> Array:
+    """The last two axes swapped, and laid out in memory that way."""
+    xp = namespace(x)
+    swapped = xp.matrix_transpose(x)
+    return xp.reshape(xp.reshape(swapped, (-1,)), tuple(swapped.shape))
+
+
+def as_float(x: object, name: str) -> Array:
+    """x as a real floating array: integers and half precision become float32, wider floats stay as they are."""
+    array = x if is_array(x) else _from_nested_lists(x, name)
+    xp = namespace(array)
+    if xp.isdtype(array.dtype, ("bool", "complex floating")):
+        raise InputError(f"{name} have type {array.dtype}; expected real numbers: convert them first")
+    if array.dtype not in (xp.float32, xp.float64):
+        array = xp.astype(array, xp.float32)
+    return array
+
+
+def as_matrix(x: object, name: str, *, width: int | None = None) -> Array:
+    """x as a finite (rows, columns) float array, of `width` columns if given."""
+    array = as_float(x, name)
+    if array.ndim != 2:
+        raise InputError(f"{name} have shape {tuple(array.shape)}; expected two axes, (rows, columns)")
+    if width is not None and array.shape[1] != width:
+        raise InputError(f"{name} have {array.shape[1]} columns; this model was fitted on {width}")
+    require_finite(array, name)
+    return array
+
+
+def require_finite(x: Array, name: str) -> None:
+    xp = namespace(x)
+    if not bool(xp.all(xp.isfinite(x))):
+        bad = int(to_numpy(xp.sum(xp.astype(~xp.isfinite(x), xp.int64))))
+        raise InputError(f"{name} hold {bad} NaN or infinite values; remove those rows or repair their source")
+
+
+def _from_nested_lists(x: object, name: str) -> np.ndarray:
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise InputError(f"{name} are not a rectangular array: {error}") from error
+    if array.dtype.kind not in "biufc":
+        raise InputError(f"{name} are of type {type(x).__name__}, not numbers; expected an array of floats")
+    return array

@@ -1,0 +1,39 @@
+"""Anchors as k-means centres (scikit-learn's Lloyd with k-means++ seeding)."""
+
+import warnings
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from faemb.arrays import Array, like, to_numpy
+from faemb.errors import InputError
+
+
+def kmeans_anchors(x: Float[Array, "m d"], count: int, *, seed: int, restarts: int = 1) -> Float[Array, "n d"]:
+    """The best of `restarts` runs; as many distinct centres as asked for, or an error that says how many there are."""
+    samples = to_numpy(x)
+    require_enough(samples.shape[0], count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        try:
+            model = KMeans(count, n_init=restarts, random_state=seed).fit(samples)
+        except ConvergenceWarning as warning:
+            raise _too_few_distinct(samples, count) from warning
+    return like(model.cluster_centers_, x)
+
+
+def require_enough(given: int, count: int) -> None:
+    if given < count:
+        raise InputError(
+            f"{given} training descriptors cannot place {count} anchors; give at least {count}, or ask for fewer anchors"
+        )
+
+
+def _too_few_distinct(samples: np.ndarray, count: int) -> InputError:
+    distinct = len(np.unique(samples, axis=0))
+    return InputError(
+        f"the {len(samples)} training descriptors hold only {distinct} distinct vectors, too few for {count} anchors; "
+        "add images, or ask for fewer anchors"
+    )

@@ -1,0 +1,33 @@
+"""Anchors as the means of a Gaussian mixture with diagonal covariances (scikit-learn's EM, seeded by k-means)."""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from faemb.arrays import Array, like, to_numpy
+from faemb.embedding.anchors.kmeans import kmeans_anchors
+
+
+class Mixture(NamedTuple):
+    means: Float[Array, "n d"]
+    priors: Float[Array, " n"]
+    deviations: Float[Array, "n d"]
+
+
+def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int) -> Mixture:
+    """Variances are kept above a thousandth of the data's mean variance: a cell may hold a single descriptor."""
+    start = to_numpy(kmeans_anchors(x, count, seed=seed)).astype(np.float64)
+    samples = to_numpy(x).astype(np.float64)
+    floor = 1e-3 * max(float(samples.var(axis=0).mean()), np.finfo(np.float64).tiny)
+    model = GaussianMixture(
+        count, covariance_type="diag", means_init=start, reg_covar=floor, max_iter=200, random_state=seed
+    )
+    with warnings.catch_warnings():
+        # An EM run cut at max_iter is a usable mixture: each iteration improves the likelihood.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(samples)
+    return Mixture(like(model.means_, x), like(model.weights_, x), like(np.sqrt(model.covariances_), x))

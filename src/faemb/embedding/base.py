@@ -1,0 +1,99 @@
+"""An embedding method: a coding, some Taylor terms, and anchors that are learned.
+
+    phi(x) = [ a_j(x) * m(x - v_j) ]_{j = 1..n}
+
+Each method of the paper is this sentence with two words changed (methods.py).
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+from jaxtyping import Bool, Float
+
+from faemb.arrays import Array, as_matrix, namespace
+from faemb.component import Component
+from faemb.embedding.anchors import kmeans_anchors
+from faemb.embedding.codings import Coding
+from faemb.embedding.operator import Embedded
+from faemb.embedding.terms import Term
+from faemb.errors import InputError
+from faemb.sets import SetsLike, as_sets
+
+DEFAULT_SEED = 0
+
+
+class Embedding(Component):
+    """Base of the methods. `n_anchors` and `seed` are settings of every one of them.
+
+    Learned: `anchors_` (n, d).
+    """
+
+    learned = ("anchors_",)
+    n_anchors: int
+    seed: int
+    anchors_: Float[Array, "n d"]
+
+    def fit(self, descriptors: SetsLike) -> Self:
+        """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array."""
+        x = as_sets(descriptors).flat
+        if self.n_anchors < 1:
+            raise InputError(f"n_anchors is {self.n_anchors}; expected 1 or more")
+        self._learn(x)
+        return self
+
+    def with_anchors(self, anchors: Float[Array, "n d"]) -> Self:
+        """Use these anchors as they are, instead of learning them."""
+        anchors = as_matrix(anchors, "anchors")
+        if anchors.shape[0] != self.n_anchors:
+            raise InputError(f"{anchors.shape[0]} anchors were given; this {type(self).__name__} has {self.n_anchors}")
+        self.anchors_ = anchors
+        return self
+
+    def embed(self, x: Float[Array, "N d"]) -> Embedded:
+        """Phi of one image as an operator; N may be 0."""
+        return self.operator(as_matrix(x, "descriptors", width=self.width))
+
+    def operator(self, x: Float[Array, "*B N d"], real: Bool[Array, "*B N"] | None = None) -> Embedded:
+        """Phi of checked descriptors, of one image or of a padded batch: the inner call of the encoder."""
+        xp = namespace(x)
+        coding = self.coding(x)
+        coefficients = coding.weights(xp.reshape(x, (-1, x.shape[-1])))
+        coefficients = xp.reshape(coefficients, (*x.shape[:-1], self.n_anchors))
+        return Embedded(
+            x, coding.anchors, coefficients, self.terms(), unit_residuals=self.has_unit_residuals, real=real
+        )
+
+    @property
+    def width(self) -> int:
+        """d, the length of the descriptors that this was fitted on."""
+        self.require_fitted()
+        return int(self.anchors_.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of one embedded descriptor."""
+        return self.n_anchors * sum(term.width(self.width) for term in self.terms())
+
+    def coding(self, like_x: Array) -> Coding:
+        """a_j, with its arrays in the library, device and precision of the descriptors."""
+        raise NotImplementedError
+
+    def terms(self) -> Sequence[Term]:
+        """m, entry by entry."""
+        raise NotImplementedError
+
+    def leading_components(self) -> int:
+        """How many of the first whitened components the paper discards for this method [DC17, Sec. 5.3]."""
+        raise NotImplementedError
+
+    def _learn(self, x: Float[Array, "m d"]) -> None:
+        self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed)
+
+    @property
+    def has_unit_residuals(self) -> bool:
+        """Whether r is scaled to unit length before the terms are taken."""
+        return bool(getattr(self, "unit_residuals", False))
+
+    def after_pooling(self, pooled: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
+        """What the method itself does to a pooled vector that is not whitened."""
+        return pooled

@@ -1,0 +1,35 @@
+"""TLCC's coordinate coding: l1 regression on the anchors, each weighed by its cubed distance [DC17, Eq. 4].
+
+    min_g  1/2 |x - V'g|^2 + mu/2 sum_j |g_j| |x - v_j|_2^3
+
+Without the sum-to-one constraint, which TLCC's definition asks for and its optimisation leaves out [DC17, Sec. 3.3].
+[YZ10]: Yu and Zhang, "Improved local coordinate coding using local tangents", ICML 2010.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+
+from faemb.arrays import Array, like
+from faemb.embedding.codings.base import Coding
+from faemb.embedding.codings.weighted_l1 import WeightedL1
+from faemb.linear_algebra import squared_distances
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent(Coding):
+    mu: float = 1e-2
+
+    def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
+        return like(self._solver.solve(x, self._costs(x)), x)
+
+    def kkt_residual(self, x: Float[Array, "N d"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
+        """Distance of g from optimality, one number per descriptor."""
+        return self._solver.kkt(x, self._costs(x), g)
+
+    @property
+    def _solver(self) -> WeightedL1:
+        return WeightedL1(self.anchors, sum_to_one=False)
+
+    def _costs(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
+        return 0.5 * self.mu * squared_distances(x, self.anchors) ** 1.5

@@ -1,0 +1,179 @@
+"""Weighted l1 regression on the anchors, for a whole set of descriptors at once, solved to its optimum.
+
+    min_g  1/2 |x - V'g|^2 + sum_j c_j |g_j|     s.t. 1'g = 1 (FAemb), or without the constraint (TLCC)
+
+All descriptors share the Hessian G = V V', so one factorisation serves every step of the alternating direction
+method of multipliers (ADMM), which finds who is zero and the signs of the rest; given these the optimum is one small
+linear system ("polishing"). Descriptors that do not yet pass the test of optimality go on from where they are.
+The problem is convex: passing the test (Karush, Kuhn, Tucker) is being the optimum.
+
+N descriptors, n anchors; q = X V' (N x n), c (N x n), everything in float64.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+
+from faemb.arrays import Array, float64, like, namespace
+
+_FIRST_STEPS = 20
+_MAX_STEPS = 20_000
+_RELAXATION = 1.6
+_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedL1:
+    anchors: Float[Array, "n d"]
+    sum_to_one: bool
+
+    def solve(self, x: Float[Array, "N d"], costs: Float[Array, "N n"]) -> Float[Array, "N n"]:
+        """The optimal coefficients, in float64."""
+        xp = namespace(x)
+        gram, q, costs = self._problem(x, costs)
+        solution = self._start(q)
+        split = xp.astype(solution, x.dtype)
+        todo = xp.arange(q.shape[0], device=q.device)
+        steps, done = _FIRST_STEPS, 0
+        while todo.shape[0] and done < _MAX_STEPS:
+            target, weight = xp.take(q, todo, axis=0), xp.take(costs, todo, axis=0)
+            split, sparse = self._admm(gram, target, weight, split, steps)
+            polished = self._polish(gram, target, weight, sparse)
+            residual = kkt_residual(gram, target, weight, polished, self.sum_to_one)
+            solution = _scatter(solution, todo, polished)
+            # In float32 ADMM cannot separate the last near-ties; the few descriptors left get the full precision.
+            left = xp.nonzero(residual > _TOLERANCE * self._scale(gram, weight))[0]
+            split, todo = float64(xp.take(split, left, axis=0)), xp.take(todo, left)
+            done, steps = done + steps, 2 * steps
+        return solution
+
+    def kkt(self, x: Float[Array, "N d"], costs: Float[Array, "N n"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
+        """How far each row of g is from satisfying the conditions of optimality."""
+        gram, q, costs = self._problem(x, costs)
+        return kkt_residual(gram, q, costs, float64(g), self.sum_to_one)
+
+    def _problem(self, x: Array, costs: Array) -> tuple[Array, Array, Array]:
+        anchors = float64(self.anchors)
+        return anchors @ anchors.T, float64(x) @ anchors.T, float64(costs)
+
+    def _start(self, q: Float[Array, "N n"]) -> Float[Array, "N n"]:
+        return namespace(q).zeros_like(q) + (1 / q.shape[1] if self.sum_to_one else 0)
+
+    def _admm(
+        self, gram: Array, q: Array, costs: Array, split: Array, steps: int
+    ) -> tuple[Float[Array, "N n"], Float[Array, "N n"]]:
+        """Douglas-Rachford form of over-relaxed ADMM; returns its state and the sparse iterate.
+
+        The state t is the sum of the sparse iterate z and the scaled dual u, u = clip(t, +-c/rho), z = t - u.
+        """
+        xp = namespace(q)
+        dtype = split.dtype
+        rho, resolvent, offset = self._resolvent(gram, q, costs)
+        resolvent, offset = xp.astype(resolvent, dtype), xp.astype(offset, dtype)
+        limit = xp.astype(costs / rho, dtype)
+        dual = xp.clip(split, -limit, limit)
+        for _ in range(steps):
+            exact = (split - 2 * dual) @ resolvent + offset
+            split = _RELAXATION * (exact + dual) + (1 - _RELAXATION) * split
+            dual = xp.clip(split, -limit, limit)
+        return split, float64(split - dual)
+
+    def _resolvent(self, gram: Array, q: Array, costs: Array) -> tuple[float, Array, Array]:
+        """rho, R and s such that the smooth half-step from z - u is (z - u) R + s.
+
+        rho is the size of whichever half of the objective is larger: the mean curvature, or the typical cost.
+        """
+        xp = namespace(q)
+        n = q.shape[1]
+        curvature = float(xp.linalg.trace(gram)) / n
+        rho = max(curvature, float(xp.mean(costs)), 1e-12)
+        inverse = xp.linalg.inv(gram + rho * xp.eye(n, dtype=q.dtype, device=q.device))
+        if not self.sum_to_one:
+            return rho, rho * inverse, q @ inverse
+        ones = xp.sum(inverse, axis=1)
+        total = xp.sum(ones)
+        inverse = inverse - ones[:, None] * ones / total
+        return rho, rho * inverse, q @ inverse + ones / total
+
+    def _polish(self, gram: Array, q: Array, costs: Array, sparse: Array) -> Float[Array, "N n"]:
+        """The optimum among vectors with the given signs, in groups of equal size: most supports are small."""
+        xp = namespace(q)
+        sizes = xp.sum(xp.astype(sparse != 0, xp.int64), axis=1)
+        order = xp.argsort(-xp.abs(sparse), axis=1, stable=True)
+        out, size, n = xp.zeros_like(q), 1, q.shape[1]
+        while True:
+            group = xp.nonzero((sizes <= size) & (sizes > (0 if size == 1 else size // 2)))[0]
+            if group.shape[0]:
+                columns = xp.take(order, group, axis=0)[:, :size]
+                rows = [xp.take(part, group, axis=0) for part in (q, costs, sparse)]
+                out = _scatter(out, group, self._solve_on(gram, columns, *rows))
+            if size >= n:
+                return out
+            size = min(2 * size, n)
+
+    def _solve_on(self, gram: Array, columns: Array, q: Array, costs: Array, sparse: Array) -> Float[Array, "N n"]:
+        """Stationary point on the support, a subset of `columns`: one small symmetric system per descriptor."""
+        xp = namespace(q)
+        sparse = xp.take_along_axis(sparse, columns, axis=1)
+        on = sparse != 0
+        both = on[:, :, None] & on[:, None, :]
+        n, size = gram.shape[0], columns.shape[1]
+        flat = xp.reshape(columns[:, :, None] * n + columns[:, None, :], (-1,))
+        block = xp.reshape(xp.take(xp.reshape(gram, (-1,)), flat), tuple(both.shape))
+        off = xp.astype(~on, q.dtype)
+        identity = xp.eye(size, dtype=q.dtype, device=q.device)
+        matrix = xp.where(both, block, xp.zeros_like(block)) + off[:, :, None] * identity
+        # A support of linearly dependent anchors has no unique optimum; the ridge picks one, at rounding level.
+        matrix = matrix + 1e-14 * xp.linalg.trace(gram) * identity
+        gradient = xp.take_along_axis(q - costs * xp.sign(_along(sparse, columns, q)), columns, axis=1)
+        right = xp.where(on, gradient, xp.zeros_like(gradient))[..., None]
+        if self.sum_to_one:
+            matrix, right = _bordered(matrix, right, xp.astype(on, q.dtype))
+        answer = xp.linalg.solve(matrix, right)[:, :size, 0]
+        answer = xp.where(on & (answer * sparse > 0), answer, xp.zeros_like(answer))
+        return _along(answer, columns, q)
+
+    def _scale(self, gram: Array, costs: Array) -> float:
+        xp = namespace(gram)
+        return max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
+
+
+def kkt_residual(gram: Array, q: Array, costs: Array, g: Array, sum_to_one: bool) -> Float[Array, " N"]:
+    """Largest violation of: gradient + multiplier = -c sign(g) where g is not zero, at most c elsewhere; 1'g = 1."""
+    xp = namespace(q)
+    gradient = g @ gram - q
+    on = g != 0
+    stationary = gradient + costs * xp.sign(g)
+    violation = xp.zeros_like(q[:, 0])
+    if sum_to_one:
+        count = xp.sum(xp.astype(on, q.dtype), axis=1)
+        total = xp.sum(xp.where(on, stationary, xp.zeros_like(g)), axis=1)
+        multiplier = -total / xp.clip(count, min=1)
+        stationary, gradient = stationary + multiplier[:, None], gradient + multiplier[:, None]
+        violation = xp.abs(xp.sum(g, axis=1) - 1)
+    violations = xp.where(on, xp.abs(stationary), xp.clip(xp.abs(gradient) - costs, min=0))
+    return xp.maximum(violation, xp.max(violations, axis=1))
+
+
+def _bordered(matrix: Array, right: Array, on: Array) -> tuple[Array, Array]:
+    """The system with the row and column of the sum-to-one constraint; an empty support gets a harmless one."""
+    xp = namespace(matrix)
+    corner = xp.astype(xp.sum(on, axis=1) == 0, on.dtype)[:, None, None]
+    top = xp.concat([matrix, on[:, :, None]], axis=2)
+    bottom = xp.concat([on[:, None, :], corner], axis=2)
+    return xp.concat([top, bottom], axis=1), xp.concat([right, xp.ones_like(right[:, :1])], axis=1)
+
+
+def _along(values: Float[Array, "N k"], columns: Array, shape_of: Float[Array, "N n"]) -> Float[Array, "N n"]:
+    """Values put back into the columns they were taken from; zero elsewhere."""
+    xp = namespace(values)
+    out = xp.zeros_like(shape_of)
+    rows = xp.arange(values.shape[0], device=values.device)[:, None]
+    out[rows, columns] = values
+    return out
+
+
+def _scatter(into: Array, rows: Array, values: Array) -> Array:
+    into = namespace(into).asarray(into, copy=True)
+    into[rows] = like(values, into)
+    return into

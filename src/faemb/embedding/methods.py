@@ -1,0 +1,272 @@
+"""The methods by name: a coding, terms, and where the anchors come from. D is the length of an embedded descriptor.
+
+    method          coding a_j(x)             terms m(r)                       D
+    BoW             nearest                   1                                n
+    VLAD            nearest                   r                                n d
+    VLAT            nearest                   upper(r r')                      n d(d+1)/2
+    Triangulation   1 / |r|                   r                                n d
+    Fisher          posterior / sqrt(prior)   r/sigma, ((r/sigma)^2 - 1)/√2    2 n d
+    TLCC            unconstrained l1          s, r                             n (1 + d)
+    FAemb           sum-to-one l1             (s1, s2 r,) upper(r r')          n d(d+1)/2
+    FastFAemb       sum-to-one ridge          (s1, s2 r,) upper(r r')          n d(d+1)/2
+
+FAemb and FastFAemb of order 1 have the terms (s,) r instead. A scale of 0 removes its components.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.arrays import Array, float64, like, namespace, to_numpy
+from faemb.embedding.anchors import gaussian_mixture, kmeans_anchors, learn_anchors
+from faemb.embedding.base import DEFAULT_SEED, Embedding
+from faemb.embedding.codings import (
+    Coding,
+    FunctionApproximation,
+    InverseDistance,
+    Nearest,
+    Posterior,
+    Ridge,
+    Tangent,
+)
+from faemb.embedding.terms import Constant, FisherPair, Linear, LocalLinear, Quadratic, Term
+from faemb.errors import InputError
+from faemb.linear_algebra import symmetric_eigen
+from faemb.normalise import unit_length, unit_length_cells
+
+
+class BoW(Embedding):
+    """Bag of words: a histogram of nearest anchors."""
+
+    def __init__(self, n_anchors: int = 1000, *, seed: int = DEFAULT_SEED) -> None:
+        self.n_anchors, self.seed = n_anchors, seed
+
+    def coding(self, like_x: Array) -> Coding:
+        return Nearest(self._beside("anchors_", like_x))
+
+    def terms(self) -> Sequence[Term]:
+        return (Constant(),)
+
+    def leading_components(self) -> int:
+        return 0
+
+
+class VLAD(Embedding):
+    """Residuals to the nearest anchor.
+
+    unit_residuals: each residual to unit length; local_axes: in the principal axes of its cell (LCS), both of
+    Delhumeau et al. 2013; normalise_cells: each cell of the pooled vector to unit length (intra-normalisation,
+    Arandjelovic and Zisserman 2013), for vectors that are not whitened.
+    """
+
+    learned = ("anchors_", "rotations_")
+
+    def __init__(
+        self,
+        n_anchors: int = 64,
+        *,
+        unit_residuals: bool = False,
+        local_axes: bool = False,
+        normalise_cells: bool = False,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        self.n_anchors, self.seed = n_anchors, seed
+        self.unit_residuals, self.local_axes, self.normalise_cells = unit_residuals, local_axes, normalise_cells
+
+    def coding(self, like_x: Array) -> Coding:
+        return Nearest(self._beside("anchors_", like_x))
+
+    def terms(self) -> Sequence[Term]:
+        return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
+
+    def leading_components(self) -> int:
+        return self.width
+
+    def with_anchors(self, anchors: Float[Array, "n d"]) -> "VLAD":
+        if self.local_axes:
+            raise InputError("VLAD with local_axes=True learns the axes of each cell; use fit(descriptors)")
+        super().with_anchors(anchors)
+        self.rotations_ = self._no_rotations()
+        return self
+
+    def after_pooling(self, pooled: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
+        return unit_length_cells(pooled, self.n_anchors) if self.normalise_cells else pooled
+
+    def _learn(self, x: Float[Array, "m d"]) -> None:
+        super()._learn(x)
+        self.rotations_ = self._cell_axes(x) if self.local_axes else self._no_rotations()
+
+    def _no_rotations(self) -> Array:
+        return self.anchors_[:0, :, None] * self.anchors_[:0, None, :]
+
+    def _cell_axes(self, x: Float[Array, "m d"]) -> Float[Array, "n d d"]:
+        """Principal axes of the residuals of each cell, as rows; a cell with few residuals is completed by eigh."""
+        xp = namespace(x)
+        assigned = self.coding(x).weights(x)
+        axes = []
+        for j in range(self.n_anchors):
+            r = float64((x - self.anchors_[j]) * assigned[:, j : j + 1])
+            r = unit_length(r) if self.unit_residuals else r
+            axes.append(symmetric_eigen(r.T @ r)[1].T)
+        return xp.astype(xp.stack(axes), x.dtype)
+
+
+class VLAT(Embedding):
+    """Tensors of the residuals to the nearest anchor: FAemb with a one-nonzero coding."""
+
+    def __init__(self, n_anchors: int = 8, *, unit_residuals: bool = False, seed: int = DEFAULT_SEED) -> None:
+        self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
+
+    def coding(self, like_x: Array) -> Coding:
+        return Nearest(self._beside("anchors_", like_x))
+
+    def terms(self) -> Sequence[Term]:
+        return (Quadratic(),)
+
+    def leading_components(self) -> int:
+        return Quadratic().width(self.width)
+
+
+class Triangulation(Embedding):
+    """Temb: unit directions from every anchor to the descriptor."""
+
+    def __init__(self, n_anchors: int = 64, *, seed: int = DEFAULT_SEED) -> None:
+        self.n_anchors, self.seed = n_anchors, seed
+
+    def coding(self, like_x: Array) -> Coding:
+        return InverseDistance(self._beside("anchors_", like_x))
+
+    def terms(self) -> Sequence[Term]:
+        return (Linear(),)
+
+    def leading_components(self) -> int:
+        return self.width
+
+
+class Fisher(Embedding):
+    """Fisher vector: gradients of a Gaussian mixture's likelihood in its means and deviations."""
+
+    learned = ("anchors_", "priors_", "deviations_")
+
+    def __init__(self, n_anchors: int = 64, *, seed: int = DEFAULT_SEED) -> None:
+        self.n_anchors, self.seed = n_anchors, seed
+
+    def coding(self, like_x: Array) -> Coding:
+        return Posterior(*(self._beside(name, like_x) for name in self.learned))
+
+    def terms(self) -> Sequence[Term]:
+        return (FisherPair(self.deviations_),)
+
+    def leading_components(self) -> int:
+        return 128
+
+    def with_anchors(self, anchors: Float[Array, "n d"]) -> "Fisher":
+        raise InputError("Fisher learns a whole mixture, not anchors alone; use fit(descriptors)")
+
+    def _learn(self, x: Float[Array, "m d"]) -> None:
+        mixture = gaussian_mixture(x, self.n_anchors, seed=self.seed)
+        self.anchors_, self.priors_, self.deviations_ = mixture
+
+
+class TLCC(Embedding):
+    """Local coordinate coding with tangents: [s a_j ; a_j (x - v_j)]_j [DC17, Eq. 5]."""
+
+    def __init__(
+        self, n_anchors: int = 64, *, mu: float = 1e-2, constant_scale: float = 1.0, seed: int = DEFAULT_SEED
+    ) -> None:
+        self.n_anchors, self.mu, self.constant_scale, self.seed = n_anchors, mu, constant_scale, seed
+
+    def coding(self, like_x: Array) -> Coding:
+        return Tangent(self._beside("anchors_", like_x), mu=self.mu)
+
+    def terms(self) -> Sequence[Term]:
+        return _scaled(Constant, self.constant_scale) + (Linear(),)
+
+    def leading_components(self) -> int:
+        return self.width
+
+
+class _Taylor(Embedding):
+    """What FAemb and FastFAemb share: everything but the coding.
+
+    order: of the approximation, k = 1 or 2; constant_scale, linear_scale: s1 and s2 of [DC17, Eq. 17], at order 1
+    constant_scale is the s of Eq. 16; anchors: "kmeans", or "alternating" for Algorithm 1 from a k-means start;
+    restarts: k-means runs, of which the best is kept. Also learned: `history_`, the objective of Algorithm 1 after
+    each half-step.
+    """
+
+    learned = ("anchors_", "history_")
+    coding_type: ClassVar[type[FunctionApproximation] | type[Ridge]]
+
+    def __init__(
+        self,
+        n_anchors: int = 8,
+        *,
+        mu: float = 1e-2,
+        order: int = 2,
+        unit_residuals: bool = False,
+        constant_scale: float = 0.0,
+        linear_scale: float = 0.0,
+        anchors: Literal["kmeans", "alternating"] = "kmeans",
+        restarts: int = 1,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        self.n_anchors, self.mu, self.order, self.unit_residuals = n_anchors, mu, order, unit_residuals
+        self.constant_scale, self.linear_scale = constant_scale, linear_scale
+        self.anchors, self.restarts, self.seed = anchors, restarts, seed
+
+    def coding(self, like_x: Array) -> FunctionApproximation | Ridge:
+        return self.coding_type(self._beside("anchors_", like_x), mu=self.mu, order=self.order)
+
+    def terms(self) -> Sequence[Term]:
+        if self.order == 1:
+            return _scaled(Constant, self.constant_scale) + (Linear(),)
+        return _scaled(Constant, self.constant_scale) + _scaled(Linear, self.linear_scale) + (Quadratic(),)
+
+    def leading_components(self) -> int:
+        return (Linear() if self.order == 1 else Quadratic()).width(self.width)
+
+    def with_anchors(self, anchors: Float[Array, "n d"]) -> "_Taylor":
+        super().with_anchors(anchors)
+        self.history_ = namespace(self.anchors_).sum(self.anchors_[:0], axis=1)
+        return self
+
+    def _learn(self, x: Float[Array, "m d"]) -> None:
+        self._check_settings()
+        start = kmeans_anchors(x, self.n_anchors, seed=self.seed, restarts=self.restarts)
+        self.with_anchors(start)
+        if self.anchors == "alternating":
+            learned = learn_anchors(to_numpy(x), to_numpy(start), self._coding_on)
+            self.anchors_ = like(learned.anchors, x)
+            self.history_ = like(np.array(learned.history), x, dtype=namespace(x).float64)
+
+    def _coding_on(self, anchors: np.ndarray) -> FunctionApproximation | Ridge:
+        return self.coding_type(anchors, mu=self.mu, order=self.order)
+
+    def _check_settings(self) -> None:
+        if self.order not in (1, 2):
+            raise InputError(f"order is {self.order}; expected 1 (tangents) or 2 (with curvature)")
+        if self.mu <= 0:
+            raise InputError(f"mu is {self.mu}; expected a positive number, such as 0.01")
+        if self.anchors not in ("kmeans", "alternating"):
+            raise InputError(f'anchors is {self.anchors!r}; expected "kmeans" or "alternating"')
+
+
+class FAemb(_Taylor):
+    """Function-approximation embedding: the l1-weighted coding, solved to its optimum [DC17, Sec. 3]."""
+
+    coding_type = FunctionApproximation
+
+
+class FastFAemb(_Taylor):
+    """F-FAemb: the same with a relaxed bound whose coding has a closed form [DC17, Sec. 4]."""
+
+    coding_type = Ridge
+
+
+def _scaled(term: type[Constant] | type[Linear], scale: float) -> tuple[Term, ...]:
+    if scale < 0:
+        raise InputError(f"the scale of a term is {scale}; expected 0 (leave the term out) or a positive number")
+    return (term(scale),) if scale else ()

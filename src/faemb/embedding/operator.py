@@ -1,0 +1,141 @@
+"""The embedded descriptors of one image, or of a padded batch, as an operator that is never stored.
+
+Phi is N x D, at n = 16 and d = 45 some 3,000 x 16,560 numbers for one image. Aggregation needs only
+
+    pool(w) = Phi' w        project(t) = Phi t
+
+and both are small matrix products (see terms.py). `dense()` exists for learning the whitening and for tests.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jaxtyping import Bool, Float
+
+from faemb.arrays import Array, contiguous_transpose, namespace, row_blocks
+from faemb.embedding.terms import Term
+from faemb.linear_algebra import coincidence, squared_distances
+
+
+class Embedded:
+    """Phi for x of shape (N, d), or (B, N, d) with padded rows switched off by `real`.
+
+    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there.
+    """
+
+    def __init__(
+        self,
+        x: Float[Array, "*B N d"],
+        anchors: Float[Array, "n d"],
+        coefficients: Float[Array, "*B N n"],
+        terms: Sequence[Term],
+        *,
+        unit_residuals: bool = False,
+        real: Bool[Array, "*B N"] | None = None,
+    ) -> None:
+        xp = namespace(x)
+        self._single = x.ndim == 2
+        self._x = x[None] if self._single else x
+        self._xt = contiguous_transpose(self._x)
+        self._anchors = anchors
+        self._terms = tuple(terms)
+        a = coefficients[None] if self._single else coefficients
+        if real is not None:
+            mask = real[None] if self._single else real
+            a = xp.where(mask[..., None], a, xp.zeros_like(a))
+        self._a = [self._divided_by_length(a, term.order) if unit_residuals else a for term in self._terms]
+        d = anchors.shape[1]
+        self._widths = [term.width(d) for term in self._terms]
+        self._row_cost = max(term.monomials(d) for term in self._terms)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, D), or (B, N, D)."""
+        images, rows = self._x.shape[:2]
+        shape = (images, rows, self._anchors.shape[0] * sum(self._widths))
+        return shape[1:] if self._single else shape
+
+    def pool(self, weights: Float[Array, "*B N"]) -> Float[Array, "*B D"]:
+        """Phi' w."""
+        xp = namespace(self._x)
+        w = weights[None] if self._single else weights
+        pooled: list[Array] = []
+        last_image = None
+        for images, rows in self._blocks():
+            parts = [
+                term.pool(self._xt[images, :, rows], self._anchors, a[images, rows] * w[images, rows, None])
+                for term, a in zip(self._terms, self._a, strict=True)
+            ]
+            block = xp.reshape(xp.concat(parts, axis=-1), (parts[0].shape[0], self.shape[-1]))
+            if images == last_image:
+                pooled[-1] = pooled[-1] + block
+            else:
+                pooled.append(block)
+            last_image = images
+        return self._out(xp.concat(pooled) if pooled else self._zeros(self._x.shape[0], self.shape[-1]))
+
+    def project(self, t: Float[Array, "*B D"]) -> Float[Array, "*B N"]:
+        """Phi t."""
+        xp = namespace(self._x)
+        t = t[None] if self._single else t
+        t = xp.reshape(t, (t.shape[0], self._anchors.shape[0], sum(self._widths)))
+        out = self._zeros(*self._x.shape[:2])
+        for images, rows in self._blocks():
+            start, block = 0, 0.0
+            for term, a, width in zip(self._terms, self._a, self._widths, strict=True):
+                part = t[images, :, start : start + width]
+                block = block + term.project(self._xt[images, :, rows], self._anchors, a[images, rows], part)
+                start += width
+            out[images, rows] = block
+        return self._out(out)
+
+    def dense(self) -> Float[Array, "*B N D"]:
+        """Phi itself, N x D numbers: for fitting and for tests."""
+        xp = namespace(self._x)
+        r = self._x[:, :, None, :] - self._anchors
+        parts = [term.dense(r, a) for term, a in zip(self._terms, self._a, strict=True)]
+        images, rows = self._x.shape[:2]
+        return self._out(xp.reshape(xp.concat(parts, axis=-1), (images, rows, -1)))
+
+    def nonzero(self) -> Bool[Array, "*B N"]:
+        """Which descriptors have an embedding that is not the zero vector.
+
+        Zero are padded rows, and descriptors that sit on every anchor that speaks for them.
+        """
+        xp = namespace(self._x)
+        off_anchor = self._squared_lengths() > 0
+        alive = [(a != 0) & off_anchor if term.order else a != 0 for term, a in zip(self._terms, self._a, strict=True)]
+        return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
+
+    def _divided_by_length(self, a: Float[Array, "B N n"], order: int) -> Float[Array, "B N n"]:
+        """a / |r|^order, and 0 where the descriptor sits on the anchor: it has no direction from there."""
+        if order == 0:
+            return a
+        xp = namespace(a)
+        squared = self._squared_lengths()
+        apart = squared > 0
+        length = xp.where(apart, squared, xp.ones_like(squared)) ** (order / 2)
+        return xp.where(apart, a / length, xp.zeros_like(a))
+
+    def _squared_lengths(self) -> Float[Array, "B N n"]:
+        xp = namespace(self._x)
+        rows = xp.reshape(self._x, (-1, self._x.shape[-1]))
+        squared = squared_distances(rows, self._anchors)
+        squared = xp.where(squared > coincidence(rows, self._anchors), squared, xp.zeros_like(squared))
+        return xp.reshape(squared, (*self._x.shape[:2], -1))
+
+    def _blocks(self) -> Iterator[tuple[slice, slice]]:
+        """(images, rows): several small images at once, or one large image in several parts."""
+        images, rows = self._x.shape[:2]
+        if rows == 0:
+            return
+        for some in row_blocks(images, self._row_cost * rows, self._x):
+            for part in row_blocks(rows, self._row_cost * (some.stop - some.start), self._x):
+                yield some, part
+
+    def _zeros(self, *shape: int) -> Array:
+        xp: Any = namespace(self._x)
+        return xp.zeros(shape, dtype=self._x.dtype, device=self._x.device)
+
+    def _out(self, x: Array) -> Array:
+        return x[0] if self._single else x

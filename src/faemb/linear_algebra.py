@@ -1,0 +1,79 @@
+"""Decompositions with the precision and the determinism that the pipeline relies on.
+
+Always float64, eigenvalues in descending order, and the sign of each vector fixed so that its largest component is
+positive: the same machine gives the same bits, and two machines give vectors that can be compared.
+"""
+
+from jaxtyping import Float
+
+from faemb.arrays import Array, float64, namespace
+
+
+def symmetric_eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """Eigenvalues, largest first, and eigenvectors as the columns beside them."""
+    xp = namespace(matrix)
+    values, vectors = xp.linalg.eigh(float64(matrix))
+    return xp.flip(values), _fix_signs(xp.flip(vectors, axis=1))
+
+
+def principal_axes(
+    x: Float[Array, "m d"], count: int
+) -> tuple[Float[Array, " d"], Float[Array, " k"], Float[Array, "k d"]]:
+    """Mean, variances (largest first) and unit axes of at most `count` principal components, k <= min(m - 1, d).
+
+    Works on whichever of the two Gram matrices is smaller; axes at rounding level are left out.
+    """
+    xp = namespace(x)
+    x = float64(x)
+    mean = xp.mean(x, axis=0)
+    centred = x - mean
+    samples, width = x.shape
+    if samples >= width:
+        values, vectors = symmetric_eigen(centred.T @ centred / samples)
+        axes = vectors.T
+    else:
+        values, vectors = symmetric_eigen(centred @ centred.T / samples)
+        axes = vectors.T @ centred / xp.sqrt(xp.clip(values, min=_tiny(xp)) * samples)[:, None]
+        axes = _fix_signs(axes.T).T
+    kept = min(count, numerical_rank(values, max(samples, width)))
+    return mean, values[:kept], axes[:kept]
+
+
+def numerical_rank(values: Float[Array, " n"], size: int) -> int:
+    """How many of the eigenvalues (largest first) stand above the rounding of a float64 matrix of that size."""
+    xp = namespace(values)
+    if values.shape[0] == 0 or float(values[0]) <= 0:
+        return 0
+    floor = values[0] * size * xp.finfo(xp.float64).eps
+    return int(xp.sum(xp.astype(values > floor, xp.int64)))
+
+
+def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
+    """|x_i - v_j|^2 by one matrix product. Below `coincidence(x, v)` the digits have cancelled: see there."""
+    xp = namespace(x)
+    squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(v * v, axis=1)
+    return xp.clip(squares - 2 * (x @ v.T), min=0)
+
+
+def coincidence(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
+    """The squared distance under which x_i sits on v_j, as far as the precision of the arrays can tell.
+
+    64 units of rounding of |x|^2 + |v|^2: at this distance the cancelled difference is right to about 2 %, and a
+    direction from the anchor to the descriptor below it would be noise.
+    """
+    xp = namespace(x)
+    squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(v * v, axis=1)
+    return 64 * xp.finfo(x.dtype).eps * squares
+
+
+def _fix_signs(columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
+    xp = namespace(columns)
+    if columns.shape[1] == 0:
+        return columns
+    largest = xp.argmax(xp.abs(columns), axis=0)
+    peak = xp.take_along_axis(columns, largest[None, :], axis=0)
+    return columns * xp.where(peak < 0, -1.0, 1.0)
+
+
+def _tiny(xp: object) -> float:
+    return float(xp.finfo(xp.float64).smallest_normal)  # type: ignore[attr-defined]

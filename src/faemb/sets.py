@@ -1,0 +1,154 @@
+"""Sets of local descriptors: one image is a set, and a sample of every estimator here is such a set.
+
+Accepted wherever sets are asked for: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
+offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image. A set may be empty.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from faemb.arrays import Array, as_float, is_array, like, namespace, require_finite, to_numpy
+from faemb.errors import InputError
+
+SetsLike = Any
+"""A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
+
+
+@dataclass(frozen=True)
+class DescriptorSets:
+    """Checked sets: all descriptors in one float array, and where each image begins."""
+
+    flat: Float[Array, "N d"]
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, image: int) -> Float[Array, "n d"]:
+        return self.flat[int(self.offsets[image]) : int(self.offsets[image + 1])]
+
+    def __iter__(self) -> Iterator[Float[Array, "n d"]]:
+        return (self[image] for image in range(len(self)))
+
+    @property
+    def width(self) -> int:
+        return int(self.flat.shape[1])
+
+    @property
+    def counts(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def select(self, images: Sequence[int] | np.ndarray) -> "DescriptorSets":
+        """These images, in this order."""
+        xp = namespace(self.flat)
+        parts = [self[int(image)] for image in images]
+        counts = [part.shape[0] for part in parts]
+        flat = xp.concat(parts) if parts else self.flat[:0]
+        return DescriptorSets(flat, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]))
+
+    def sample(self, limit: int, seed: int) -> Float[Array, "m d"]:
+        """At most `limit` descriptors, drawn without replacement, in their order."""
+        total = int(self.flat.shape[0])
+        if total <= limit:
+            return self.flat
+        rows = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
+        xp = namespace(self.flat)
+        return xp.take(self.flat, like(rows, self.flat, dtype=xp.int64), axis=0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images of similar size side by side: descriptors padded with zeros, and which rows are real."""
+
+    images: np.ndarray
+    x: Float[Array, "B N d"]
+    real: Bool[Array, "B N"]
+
+
+def as_sets(data: SetsLike, *, width: int | None = None) -> DescriptorSets:
+    """Check any accepted form once; descriptors must be finite, and `width` wide if given."""
+    sets = data if isinstance(data, DescriptorSets) else _read(data)
+    if width is not None and sets.width != width:
+        raise InputError(f"descriptors have {sets.width} columns; this model was fitted on {width}")
+    require_finite(sets.flat, "descriptors")
+    return sets
+
+
+def batches(sets: DescriptorSets, size: int) -> Iterator[Batch]:
+    """Images in batches of at most `size`, the largest first, so that padding stays small. Empty images are left out."""
+    order = np.argsort(-sets.counts, kind="stable")
+    order = order[sets.counts[order] > 0]
+    for start in range(0, len(order), size):
+        yield _pad(sets, order[start : start + size])
+
+
+def _pad(sets: DescriptorSets, images: np.ndarray) -> Batch:
+    xp = namespace(sets.flat)
+    counts = sets.counts[images]
+    longest = int(counts.max())
+    position = np.arange(longest)
+    real = position < counts[:, None]
+    rows = np.where(real, sets.offsets[images][:, None] + position, 0)
+    flat_rows = like(rows.ravel(), sets.flat, dtype=xp.int64)
+    mask = like(real, sets.flat, dtype=xp.bool)
+    x = xp.reshape(xp.take(sets.flat, flat_rows, axis=0), (len(images), longest, sets.width))
+    return Batch(images, xp.where(mask[..., None], x, xp.zeros_like(x)), mask)
+
+
+def _read(data: SetsLike) -> DescriptorSets:
+    if is_array(data) and data.ndim == 2:
+        return DescriptorSets(as_float(data, "descriptors"), np.array([0, data.shape[0]]))
+    if isinstance(data, tuple) and len(data) == 2 and _is_offsets(data[1]):
+        return _from_offsets(*data)
+    if isinstance(data, list | tuple):
+        return _from_list(data)
+    raise InputError(
+        f"descriptor sets are of type {type(data).__name__}{_shape(data)}; "
+        "expected a list of (n, d) arrays, a pair (flat, offsets), or one (n, d) array"
+    )
+
+
+def _from_list(parts: Sequence[Any]) -> DescriptorSets:
+    if not parts:
+        raise InputError("no descriptor sets were given; expected at least one image")
+    arrays = [as_float(part, f"descriptors of image {i}") for i, part in enumerate(parts)]
+    for i, part in enumerate(arrays):
+        if part.ndim != 2:
+            raise InputError(f"descriptors of image {i} have shape {tuple(part.shape)}; expected (count, width)")
+        if part.shape[1] != arrays[0].shape[1]:
+            raise InputError(
+                f"descriptors of image {i} have {part.shape[1]} columns, those of image 0 have {arrays[0].shape[1]}; "
+                "all must come from one extractor"
+            )
+    xp = namespace(*arrays)
+    offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in arrays], dtype=np.int64)])
+    dtype = xp.float64 if any(part.dtype == xp.float64 for part in arrays) else xp.float32
+    return DescriptorSets(xp.concat([xp.astype(part, dtype, copy=False) for part in arrays]), offsets)
+
+
+def _from_offsets(flat: Array, offsets: Array) -> DescriptorSets:
+    flat, bounds = as_float(flat, "descriptors"), to_numpy(offsets).astype(np.int64)
+    if flat.ndim != 2:
+        raise InputError(f"descriptors have shape {tuple(flat.shape)}; expected (count, width)")
+    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != flat.shape[0] or (np.diff(bounds) < 0).any():
+        raise InputError(
+            f"offsets must rise from 0 to the number of descriptors, {flat.shape[0]}; "
+            f"given {len(bounds)} of them, from {bounds[:1]} to {bounds[-1:]}"
+        )
+    return DescriptorSets(flat, bounds)
+
+
+def _is_offsets(x: object) -> bool:
+    array = np.asarray(x) if isinstance(x, list) else x
+    if not is_array(array):
+        return False
+    xp = namespace(array)
+    return bool(array.ndim == 1 and xp.isdtype(array.dtype, "integral"))  # type: ignore[attr-defined]
+
+
+def _shape(data: object) -> str:
+    return f" with shape {tuple(data.shape)}" if is_array(data) else ""  # type: ignore[attr-defined]
