@@ -1,0 +1,77 @@
+"""Binary codes by iterative quantisation (ITQ), packed eight bits to a byte, and their Hamming distances.
+
+PCA to b dimensions, then a rotation R that brings the projected data close to the corners of a cube:
+
+    min_{B in {-1,1}, R orthogonal} |B - V R|^2, alternating B = sign(V R) and R = U W' from the SVD of V'B = U S W'
+
+[Gong, Lazebnik, Gordo, Perronnin 2013].
+"""
+
+from typing import Self
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from faemb.arrays import Array, as_matrix, float64, like, namespace, to_numpy
+from faemb.component import Component
+from faemb.errors import InputError
+from faemb.linear_algebra import principal_axes
+
+
+class ITQ(Component):
+    """Learned: `mean_` (D), `projection_` (D, bits), PCA and rotation in one. `bits` is a multiple of 8."""
+
+    learned = ("mean_", "projection_")
+
+    def __init__(self, bits: int = 512, *, iterations: int = 50, seed: int = 0) -> None:
+        self.bits, self.iterations, self.seed = bits, iterations, seed
+
+    def fit(self, vectors: Float[Array, "m D"]) -> Self:
+        if self.bits < 8 or self.bits % 8:
+            raise InputError(f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes")
+        x = as_matrix(vectors, "image vectors")
+        xp = namespace(x)
+        mean, _, axes = principal_axes(x, self.bits)
+        if axes.shape[0] < self.bits:
+            raise InputError(
+                f"{x.shape[0]} image vectors of length {x.shape[1]} span {axes.shape[0]} directions; "
+                f"{self.bits} bits need at least as many: give more images, or ask for fewer bits"
+            )
+        projected = (float64(x) - mean) @ axes.T
+        rotation = self._rotation(projected)
+        self.mean_ = xp.astype(mean, x.dtype)
+        self.projection_ = xp.astype(axes.T @ rotation, x.dtype)
+        return self
+
+    def encode(self, x: Float[Array, "B D"]) -> UInt8[Array, "B bytes"]:
+        """Packed codes; the first bit of a byte is its highest, as np.packbits has it."""
+        self.require_fitted()
+        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        xp = namespace(x)
+        bits = (x - self._beside("mean_", x)) @ self._beside("projection_", x) > 0
+        places = like(2 ** np.arange(7, -1, -1), x, dtype=xp.uint8)
+        octets = xp.reshape(xp.astype(bits, xp.uint8), (x.shape[0], self.bits // 8, 8))
+        return xp.sum(octets * places, axis=2, dtype=xp.uint8)
+
+    def _rotation(self, projected: Float[Array, "m b"]) -> Float[Array, "b b"]:
+        xp = namespace(projected)
+        start = np.random.default_rng(self.seed).standard_normal((self.bits, self.bits))
+        rotation = xp.linalg.qr(like(start, projected))[0]
+        for _ in range(self.iterations):
+            corners = xp.where(projected @ rotation > 0, 1.0, -1.0)
+            u, _, wt = xp.linalg.svd(projected.T @ xp.astype(corners, projected.dtype))
+            rotation = u @ wt
+        return rotation
+
+
+def hamming(a: UInt8[Array, "A bytes"], b: UInt8[Array, "B bytes"]) -> np.ndarray:
+    """(A, B) numbers of differing bits; on the host, one row of `a` at a time."""
+    first, second = to_numpy(a), to_numpy(b)
+    if first.dtype != np.uint8 or second.dtype != np.uint8 or first.shape[-1] != second.shape[-1]:
+        raise InputError(
+            f"codes are {first.dtype} {first.shape} and {second.dtype} {second.shape}; "
+            "expected packed uint8 codes of one length"
+        )
+    return np.stack([np.bitwise_count(row ^ second).sum(axis=1, dtype=np.int32) for row in first]) if len(
+        first
+    ) else np.zeros((0, len(second)), np.int32)

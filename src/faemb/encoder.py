@@ -1,0 +1,218 @@
+"""From local descriptors to image vectors: the stages in their order, learned once, then applied to any image.
+
+    descriptors -> projection -> embedding -> whitening -> pooling -> finishing -> rotation -> first components
+
+The two published orders of the last steps [DC17, Sec. 5.2] and the group's released code:
+
+    paper      pool, power law, unit length, rotation (whitening), unit length
+    released   pool, unit length, rotation, drop leading components, power law, unit length
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb import persistence
+from faemb.arrays import Array, float64, like, namespace, on_device, to_numpy
+from faemb.component import Component
+from faemb.embedding import Embedding
+from faemb.errors import InputError
+from faemb.normalise import power_law, unit_length
+from faemb.pooling import Gram, Pooling, check_pooling, weights
+from faemb.projection import Projection
+from faemb.rotation import Rotation
+from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
+from faemb.whitening import Moments, Whitening
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage's name, how much of it is done, and how much there is."""
+
+BATCH = 64
+_DENSE_ELEMENTS = 1 << 25
+
+
+class Encoded(NamedTuple):
+    vectors: Float[np.ndarray, "B D"]
+    weights: list[Float[np.ndarray, " n"]]
+    """Per image the weight of each of its descriptors, in their order: who speaks how loudly in the vector."""
+
+
+class Encoder(Component):
+    """The whole pipeline as one estimator.
+
+    embedding:     a method, such as FastFAemb(16)
+    projection:    what is done to descriptors first; None leaves them as they are
+    whitening:     None for plain pooling of the embedded descriptors
+    pooling:       "exact", "clipped", "sum" or "gmp"
+    power:         exponent of the power law; 1 for none
+    rotation:      None for no rotation normalisation
+    order:         "paper" or "released", see above
+    discard_after: leading components dropped after aggregation and rotation (released: d(d+1))
+    keep:          the final length, first components only; None for all
+    sample:        at most so many descriptors are used to learn the projection and the anchors
+    whitening_rows: at most so many embedded descriptors per dimension D are used to learn the whitening
+    device:        "cpu", or "cuda" for the same lines on a GPU
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        *,
+        projection: Projection | None = None,
+        whitening: Whitening | None = None,
+        pooling: Pooling = "exact",
+        power: float = 0.5,
+        rotation: Rotation | None = None,
+        order: Literal["paper", "released"] = "paper",
+        discard_after: int = 0,
+        keep: int | None = None,
+        sample: int = 200_000,
+        whitening_rows: float = 5.0,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.embedding, self.projection, self.whitening, self.rotation = embedding, projection, whitening, rotation
+        self.pooling, self.power, self.order = pooling, power, order
+        self.discard_after, self.keep = discard_after, keep
+        self.sample, self.whitening_rows, self.seed, self.device = sample, whitening_rows, seed, device
+
+    @property
+    def is_fitted(self) -> bool:
+        return all(part.is_fitted for part in self.parts().values())
+
+    @property
+    def width(self) -> int:
+        """The length of the descriptors that this encoder takes."""
+        self.require_fitted()
+        return self.projection.width if self.projection is not None else self.embedding.width
+
+    @property
+    def dimension(self) -> int:
+        """The length of the image vectors that it gives."""
+        self.require_fitted()
+        pooled = self.whitening.dimension if self.whitening is not None else self.embedding.dimension
+        length = pooled - self.discard_after
+        return length if self.keep is None else min(self.keep, length)
+
+    def fit(self, images: SetsLike, *, progress: Progress | None = None) -> Self:
+        """Learn every stage from the descriptors of unlabelled images."""
+        self._check_settings()
+        sets = self._on_device(as_sets(images))
+        report = progress or (lambda stage, done, total: None)
+        rows = sets.sample(self.sample, self.seed)
+        if self.projection is not None:
+            report("projection", 0, 1)
+            self.projection.fit(rows)
+            rows = self.projection.transform(rows)
+        report("anchors", 0, 1)
+        self.embedding.fit(rows)
+        if self.whitening is not None:
+            moments = self._moments(sets, report)
+            report("whitening", 0, 1)
+            self.whitening.fit(moments, discard=self.embedding.leading_components())
+        if self.rotation is not None:
+            self.rotation.fit(self._before_rotation(self._pooled(sets, report, "rotation").vectors))
+        return self
+
+    def encode(self, images: SetsLike, *, progress: Progress | None = None) -> Float[np.ndarray, "B D"]:
+        """One unit-length vector per image, in NumPy; the zero vector for an image without descriptors."""
+        return self.explain(images, progress=progress).vectors
+
+    def explain(self, images: SetsLike, *, progress: Progress | None = None) -> Encoded:
+        """The vectors, and the weight of every descriptor in them."""
+        sets = self._on_device(as_sets(images, width=self.width))
+        pooled = self._pooled(sets, progress or (lambda stage, done, total: None), "encode")
+        return Encoded(to_numpy(self._finish(pooled.vectors)), pooled.weights)
+
+    def save(self, path: Any) -> str:
+        """Write settings and learned arrays to one file; returns the fingerprint."""
+        return persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: Any) -> "Encoder":
+        loaded = persistence.load(path)
+        if not isinstance(loaded, Encoder):
+            raise InputError(f"{path} holds a {type(loaded).__name__}, not a whole encoder")
+        return loaded.to(loaded.device) if loaded.device != "cpu" else loaded
+
+    @property
+    def fingerprint(self) -> str:
+        return persistence.fingerprint(self)
+
+    def _check_settings(self) -> None:
+        check_pooling(self.pooling)
+        if self.order not in ("paper", "released"):
+            raise InputError(f'order is {self.order!r}; expected "paper" or "released"')
+        if not 0 < self.power <= 1:
+            raise InputError(f"power is {self.power}; expected more than 0, and 1 for no power law")
+        if self.whitening is not None and getattr(self.embedding, "normalise_cells", False):
+            raise InputError("normalise_cells works on vectors that are not whitened; set whitening=None")
+
+    def _on_device(self, sets: DescriptorSets) -> DescriptorSets:
+        return DescriptorSets(on_device(sets.flat, self.device), sets.offsets)
+
+    def _projected(self, x: Array) -> Array:
+        return x if self.projection is None else self.projection.transform(x)
+
+    def _moments(self, sets: DescriptorSets, report: Progress) -> Moments:
+        """Statistics of embedded descriptors, in float64 from the projection on."""
+        wanted = int(self.whitening_rows * self.embedding.dimension)
+        rows = sets.sample(wanted, self.seed + 1)
+        step = max(256, _DENSE_ELEMENTS // self.embedding.dimension)
+        total: Moments | None = None
+        for start in range(0, rows.shape[0], step):
+            report("statistics", start, rows.shape[0])
+            x = self._projected(float64(rows[start : start + step]))
+            part = Moments.of(self.embedding.operator(x).dense())
+            total = part if total is None else total + part
+        if total is None:
+            raise InputError("the learning images hold no descriptors at all; give images with local features")
+        return total
+
+    def _pooled(self, sets: DescriptorSets, report: Progress, stage: str) -> Encoded:
+        """Aggregated vectors, not yet normalised, and the weights."""
+        if self.whitening is not None and self.pooling in ("exact", "gmp"):
+            self.whitening.prepare_metric(len(sets))
+        xp = namespace(sets.flat)
+        vectors = xp.zeros((len(sets), self._pooled_length()), dtype=sets.flat.dtype, device=sets.flat.device)
+        shares = [np.zeros(0, np.float32)] * len(sets)
+        done = 0
+        for batch in self._batches(sets):
+            report(stage, done, len(sets))
+            gram = self._gram(batch)
+            loudness = weights(gram, self.pooling, batch.x)
+            vectors[like(batch.images, vectors, dtype=xp.int64)] = gram.vector(loudness)
+            for image, row in zip(batch.images, to_numpy(loudness), strict=True):
+                shares[image] = row[: sets.counts[image]].astype(np.float32)
+            done += len(batch.images)
+        return Encoded(vectors if self.whitening else self.embedding.after_pooling(vectors), shares)
+
+    def _batches(self, sets: DescriptorSets) -> Iterator[Batch]:
+        size = 1 if self.pooling == "clipped" else BATCH
+        for batch in batches(sets, size):
+            yield Batch(batch.images, self._projected(batch.x), batch.real)
+
+    def _gram(self, batch: Batch) -> Gram:
+        return Gram(self.embedding.operator(batch.x, batch.real), batch.real, self.whitening)
+
+    def _pooled_length(self) -> int:
+        return self.whitening.dimension if self.whitening is not None else self.embedding.dimension
+
+    def _before_rotation(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        return unit_length(power_law(pooled, self.power) if self.order == "paper" else pooled)
+
+    def _finish(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        vectors = self._before_rotation(pooled)
+        if self.rotation is not None:
+            vectors = self._keep_zeros(vectors, self.rotation.transform(vectors))
+        vectors = vectors[:, self.discard_after :]
+        if self.order == "released":
+            vectors = power_law(vectors, self.power)
+        return unit_length(vectors[:, : self.keep])
+
+    def _keep_zeros(self, before: Array, after: Array) -> Array:
+        """A rotation that centres would give an empty image a direction; it has none."""
+        xp = namespace(before)
+        return xp.where(xp.any(before != 0, axis=1, keepdims=True), after, xp.zeros_like(after))

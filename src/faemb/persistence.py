@@ -1,0 +1,145 @@
+"""A fitted component as one file: safetensors for the learned arrays, JSON for the settings, never pickle.
+
+The JSON lies in the file's own header, so a model is always one file that is renamed into place when complete. It
+names this format and its version, the tree of components with their settings, and a fingerprint of settings and
+arrays together, which is checked on loading: a file that was cut, changed or made by something else is refused.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from faemb.arrays import to_numpy
+from faemb.component import Component
+from faemb.errors import FaembError, FormatError, InputError
+
+FORMAT = "faemb-model"
+VERSION = 1
+
+Tree = dict[str, Any]
+
+
+def save(component: Component, path: str | os.PathLike[str]) -> str:
+    """Write `component`, fitted or not, replacing `path` in one step; returns the fingerprint."""
+    tree, arrays = describe(component)
+    mark = fingerprint_of(tree, arrays)
+    header = {"format": FORMAT, "version": str(VERSION), "fingerprint": mark, "model": json.dumps(tree)}
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist; make it first")
+    temporary = target.parent / f".{target.name}.{os.getpid()}.tmp"
+    try:
+        save_file(arrays, temporary, metadata=header)
+        _sync(temporary)
+        os.replace(temporary, target)
+        if os.name == "posix":
+            _sync(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return mark
+
+
+def load(path: str | os.PathLike[str]) -> Component:
+    """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
+    header, arrays = _read(Path(path))
+    tree = json.loads(header["model"])
+    if fingerprint_of(tree, arrays) != header["fingerprint"]:
+        raise FormatError(f"{path} is damaged: its contents do not match its fingerprint; restore it or fit again")
+    return _build(tree, arrays, "", path)
+
+
+def fingerprint(component: Component) -> str:
+    """A name for exactly these settings and these learned arrays: equal fingerprints, equal vectors."""
+    return fingerprint_of(*describe(component))
+
+
+def describe(component: Component) -> tuple[Tree, dict[str, np.ndarray]]:
+    """The settings as a JSON tree, and the learned arrays under dotted names."""
+    arrays: dict[str, np.ndarray] = {}
+    return _describe(component, "", arrays), arrays
+
+
+def fingerprint_of(tree: Tree, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
+    for name, array in component.learned_arrays().items():
+        arrays[prefix + name] = np.ascontiguousarray(to_numpy(array))
+    settings: Tree = {}
+    for name, value in component.settings().items():
+        nested = isinstance(value, Component)
+        settings[name] = _describe(value, f"{prefix}{name}.", arrays) if nested else _plain(value, name)
+    return {"component": type(component).__name__, "settings": settings}
+
+
+def _plain(value: Any, name: str) -> Any:
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | np.integer):
+        return int(value)
+    if isinstance(value, float | np.floating):
+        return float(value)
+    raise InputError(f"the setting {name} is a {type(value).__name__}; only numbers, texts and components can be saved")
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    if not path.is_file():
+        raise FormatError(f"no model at {path}; expected a file that faemb has saved")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            _check(header, path)
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise FormatError(f"{path} is not a faemb model, or is cut short ({error}); restore it or fit again") from error
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _check(header: dict[str, str], path: Path) -> None:
+    if header.get("format") != FORMAT or not {"version", "fingerprint", "model"} <= header.keys():
+        raise FormatError(f"{path} is a safetensors file of something else, not a faemb model")
+    if not header["version"].isdigit() or int(header["version"]) > VERSION:
+        raise FormatError(
+            f"{path} has format version {header['version']}; this faemb reads up to {VERSION}: "
+            "pip install --upgrade faemb"
+        )
+
+
+def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str, path: object) -> Component:
+    kind = Component.registry.get(tree["component"])
+    if kind is None:
+        raise FormatError(f"{path} holds a {tree['component']!r}, which this version of faemb does not know")
+    settings = {
+        name: _build(value, arrays, f"{prefix}{name}.", path) if isinstance(value, dict) else value
+        for name, value in tree["settings"].items()
+    }
+    try:
+        component = kind(**settings)
+    except (TypeError, FaembError) as error:
+        raise FormatError(f"{path} does not fit this version of faemb: {error}") from error
+    for name in kind.learned:
+        if prefix + name in arrays:
+            setattr(component, name, arrays[prefix + name])
+    return component
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

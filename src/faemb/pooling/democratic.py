@@ -1,0 +1,129 @@
+"""Exact democratic weights as a convex problem, by matrix-vector products only.
+
+Democracy asks for positive weights with l_i (K l)_i = 1 for every descriptor i [DC17, Eq. 31]: each contributes the
+same to the similarity of the image with itself. That is the stationary point of the strictly convex
+
+    F(l) = l'Kl / 2 - sum_i log l_i
+
+found by Newton's method in the scaled variable x = step / l, whose Hessian L K L + I is well conditioned, with
+conjugate gradients inside. The images of a batch advance in lockstep, so that their products with W'W are one matrix
+product; an image that has converged stands still.
+
+F has no minimum if the descriptors surround the origin (a positive combination of them vanishes), as they can when
+there are more than twice as many as dimensions. Such an image is solved with K + ridge I instead, a democracy in which
+each descriptor also speaks a little for itself.
+
+B images, N descriptors each; weights of padded rows are 0.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import Bool, Float
+
+from faemb.arrays import Array, namespace
+from faemb.pooling.diagonal import mean_diagonal
+
+Product = Callable[[Float[Array, "B N"]], Float[Array, "B N"]]
+PerImage = Float[Array, "B 1"]
+
+_CONJUGATE_STEPS = 12
+_CONJUGATE_TOLERANCE = 0.1
+_LARGEST_WEIGHT = 1000.0
+_RIDGE = 0.01
+
+
+class Democratic(NamedTuple):
+    weights: Float[Array, "B N"]
+    residual: Float[Array, " B"]
+    """Per image the largest |l_i ((K + ridge I) l)_i - 1|."""
+    ridge: Float[Array, " B"]
+    """Per image what was added to the diagonal of K; 0 wherever the equation as printed has a solution."""
+
+
+def democratic(
+    times: Product, votes: Bool[Array, "B N"], *, like_x: Array, tolerance: float = 1e-2, newton_steps: int = 20
+) -> Democratic:
+    """Solve for a batch. Descriptors without a vote get weight 0; `like_x` gives the precision."""
+    xp = namespace(votes)
+    mask = xp.astype(votes, like_x.dtype)
+    zero = xp.zeros_like(mask[:, :1])
+    state = _newton(times, mask, zero, tolerance, newton_steps)
+    stuck = state.residual > tolerance
+    if not bool(xp.any(stuck)):
+        return Democratic(state.weights, state.residual, zero[:, 0])
+    ridge = xp.where(stuck[:, None], _RIDGE * mean_diagonal(times, mask), zero)
+    again = _newton(lambda w: times(w) + ridge * w, mask, ridge, tolerance, 2 * newton_steps)
+    weights = xp.where(stuck[:, None], again.weights, state.weights)
+    return Democratic(weights, xp.where(stuck, again.residual, state.residual), ridge[:, 0])
+
+
+class _State(NamedTuple):
+    weights: Array
+    residual: Array
+
+
+def _newton(times: Product, mask: Array, ridge: PerImage, tolerance: float, steps: int) -> _State:
+    xp = namespace(mask)
+    weights = mask
+    product = times(weights)
+    # The best multiple of the all-ones vector: n / l'Kl scales F's optimum along it.
+    count = _sum(mask)
+    scale = xp.sqrt(count / _positive(_sum(weights * product)))
+    weights, product = weights * scale, product * scale
+    size = scale
+    for _ in range(steps):
+        error = (weights * product - 1) * mask
+        worst = xp.max(xp.abs(error), axis=1)
+        diverging = xp.max(weights, axis=1) > _LARGEST_WEIGHT * size[:, 0] * xp.sqrt(count[:, 0])
+        active = (worst > tolerance) & (~diverging | (ridge[:, 0] > 0))
+        if not bool(xp.any(active)):
+            break
+        step, change = _direction(times, weights, error * xp.astype(active, mask.dtype)[:, None])
+        length = _line_search(weights, product, step, change, mask) * xp.astype(active, mask.dtype)[:, None]
+        weights, product = weights + length * step, product + length * change
+    return _State(weights, xp.max(xp.abs((weights * product - 1) * mask), axis=1))
+
+
+def _direction(times: Product, weights: Array, error: Array) -> tuple[Array, Array]:
+    """Newton's step and K times it: (L K L + I) x = -error by conjugate gradients, step = L x."""
+    xp = namespace(weights)
+    x, product_x = xp.zeros_like(weights), xp.zeros_like(weights)
+    r = p = -error
+    rr = start = _sum(r * r)
+    for _ in range(_CONJUGATE_STEPS):
+        product_p = times(weights * p)
+        curved = weights * product_p + p
+        alpha = rr / _positive(_sum(p * curved))
+        x, product_x, r = x + alpha * p, product_x + alpha * product_p, r - alpha * curved
+        new = _sum(r * r)
+        if bool(xp.all(new <= _CONJUGATE_TOLERANCE**2 * start)):
+            break
+        p, rr = r + new / _positive(rr) * p, new
+    return weights * x, product_x
+
+
+def _line_search(weights: Array, product: Array, step: Array, change: Array, mask: Array) -> PerImage:
+    """Minimise t -> F(weights + t step) by Newton's method, inside the positive orthant; no product with K."""
+    xp = namespace(weights)
+    quadratic, linear = _sum(step * change), _sum(step * product)
+    shrinking = step < 0
+    reach = xp.where(shrinking, -weights / xp.where(shrinking, step, -xp.ones_like(step)), xp.full_like(step, xp.inf))
+    largest = xp.min(reach, axis=1, keepdims=True)
+    t = xp.minimum(0.9 * largest, xp.ones_like(largest))
+    for _ in range(8):
+        ratio = mask * step / xp.where(mask > 0, weights + t * step, xp.ones_like(step))
+        slope = linear + t * quadratic - _sum(ratio)
+        new = t - slope / _positive(quadratic + _sum(ratio * ratio))
+        t = xp.minimum(xp.minimum(xp.maximum(new, 0.1 * t), 4 * t), 0.99 * largest)
+    return t
+
+
+def _sum(x: Array) -> PerImage:
+    return namespace(x).sum(x, axis=1, keepdims=True)
+
+
+def _positive(x: Array) -> Array:
+    """x where it is positive, else 1: the quotient it divides is then 0 or of no consequence."""
+    xp = namespace(x)
+    return xp.where(x > 0, x, xp.ones_like(x))

@@ -1,0 +1,41 @@
+"""Generalised max pooling: weights that make every descriptor equally similar to the image vector.
+
+    (K + c I) a = 1                                            [Murray, Perronnin 2014]
+
+by conjugate gradients for a batch in lockstep, with products only. `ridge` is c relative to the mean diagonal of K.
+"""
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float
+
+from faemb.arrays import Array, namespace
+from faemb.pooling.diagonal import mean_diagonal
+
+
+def generalised_max(
+    times: Callable[[Array], Array],
+    votes: Bool[Array, "B N"],
+    *,
+    like_x: Array,
+    ridge: float = 1.0,
+    tolerance: float = 1e-3,
+    steps: int = 100,
+) -> Float[Array, "B N"]:
+    """Weights; 0 for descriptors without a vote."""
+    xp = namespace(votes)
+    target = xp.astype(votes, like_x.dtype)
+    weights = xp.zeros_like(target)
+    shift = ridge * mean_diagonal(times, target)
+    r = p = target
+    rr = start = xp.sum(r * r, axis=1, keepdims=True)
+    for _ in range(steps):
+        product = target * times(p) + shift * p
+        curvature = xp.sum(p * product, axis=1, keepdims=True)
+        alpha = rr / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
+        weights, r = weights + alpha * p, r - alpha * product
+        new = xp.sum(r * r, axis=1, keepdims=True)
+        if bool(xp.all(new <= tolerance**2 * start)):
+            break
+        p, rr = r + new / xp.where(rr > 0, rr, xp.ones_like(rr)) * p, new
+    return weights

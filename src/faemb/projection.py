@@ -1,0 +1,73 @@
+"""What happens to local descriptors before they are embedded: centring, PCA, unit length.
+
+The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the group's released code also subtracts the
+mean and scales to unit length before the PCA, and scales to unit length again after it.
+"""
+
+from typing import Self
+
+from jaxtyping import Float
+
+from faemb.arrays import Array, namespace
+from faemb.component import Component
+from faemb.errors import InputError
+from faemb.linear_algebra import principal_axes
+from faemb.normalise import unit_length
+from faemb.sets import SetsLike, as_sets
+
+
+class Projection(Component):
+    """Learned: `mean_` (d_in), `axes_` (d_in, d).
+
+    dimension:   d, the length after PCA; None keeps the axes as they are
+    unit_before: centre, then scale to unit length, before the axes are learned and applied
+    unit_after:  scale to unit length at the end
+    """
+
+    learned = ("mean_", "axes_")
+
+    def __init__(
+        self, dimension: int | None = None, *, unit_before: bool = False, unit_after: bool = False
+    ) -> None:
+        self.dimension, self.unit_before, self.unit_after = dimension, unit_before, unit_after
+
+    def fit(self, descriptors: SetsLike) -> Self:
+        x = as_sets(descriptors).flat
+        xp = namespace(x)
+        d = self._dimension(x)
+        mean = xp.mean(xp.astype(x, xp.float64), axis=0)
+        self.mean_ = xp.astype(mean, x.dtype)
+        if self.dimension is None:
+            self.axes_ = xp.eye(d, dtype=x.dtype, device=x.device)
+            return self
+        axes = principal_axes(self._centred(x), d)[2]
+        if axes.shape[0] < d:
+            raise InputError(
+                f"{x.shape[0]} training descriptors span {axes.shape[0]} directions; a PCA to {d} dimensions needs more"
+            )
+        self.axes_ = xp.astype(axes.T, x.dtype)
+        return self
+
+    @property
+    def width(self) -> int:
+        """The length of the descriptors that go in."""
+        self.require_fitted()
+        return int(self.mean_.shape[0])
+
+    def transform(self, x: Float[Array, "N d_in"]) -> Float[Array, "N d"]:
+        """Checked descriptors, projected."""
+        # Without PCA and without scaling there is nothing to do, and RootSIFT stays on its sphere.
+        if self.dimension is None and not self.unit_before:
+            return unit_length(x) if self.unit_after else x
+        projected = self._centred(x) @ self._beside("axes_", x)
+        return unit_length(projected) if self.unit_after else projected
+
+    def _centred(self, x: Float[Array, "N d_in"]) -> Float[Array, "N d_in"]:
+        centred = x - self._beside("mean_", x)
+        return unit_length(centred) if self.unit_before else centred
+
+    def _dimension(self, x: Array) -> int:
+        width = int(x.shape[1])
+        if self.dimension is not None and not 1 <= self.dimension <= width:
+            raise InputError(f"dimension is {self.dimension}; expected 1 to {width}, the length of the descriptors")
+        return self.dimension or width
