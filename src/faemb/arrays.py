@@ -16,6 +16,9 @@ from faemb.errors import InputError, MissingExtraError
 Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
 
+MatrixLike = Any
+"""What public methods take and check themselves: any (rows, columns) array of numbers, or nested lists."""
+
 # Temporaries of about 4 MB stay near a core's cache; a GPU wants few, large launches instead.
 _CPU_BLOCK = 1 << 20
 _DEVICE_BLOCK = 1 << 27
@@ -50,19 +53,18 @@ def like(values: Array, reference: Array, *, dtype: Any = None) -> Array:
     return xp.astype(array_api_compat.to_device(values, array_api_compat.device(reference)), dtype, copy=False)
 
 
-def on_device(x: Array, device: str | None) -> Array:
-    """x on the named device: None keeps it as it is, "cpu" is NumPy, anything else a PyTorch device ("cuda")."""
-    if device is None:
-        return x
+def on_device(x: Array, device: str) -> Array:
+    """x on the named device: "cpu" is NumPy, anything else PyTorch's, such as "cuda", "cuda:1" or "torch:cpu"."""
     if device == "cpu":
         return to_numpy(x)
     try:
         import torch
     except ImportError as error:
         raise MissingExtraError(f"device={device!r}", "torch") from error
+    place = device.removeprefix("torch:")
     if array_api_compat.is_torch_array(x):
-        return x.to(device)
-    return torch.as_tensor(np.array(to_numpy(x)), device=device)
+        return x.to(place)
+    return torch.as_tensor(np.array(to_numpy(x)), device=place)
 
 
 def float64(x: Array) -> Array:
@@ -77,11 +79,10 @@ def row_blocks(rows: int, elements_per_row: int, reference: Array) -> Iterator[s
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def contiguous_transpose(x: Array) -> Array:
-    """The last two axes swapped, and laid out in memory that way."""
+def contiguous(x: Array) -> Array:
+    """x laid out row by row. Products round differently with the layout, so learned arrays have this one always."""
     xp = namespace(x)
-    swapped = xp.matrix_transpose(x)
-    return xp.reshape(xp.reshape(swapped, (-1,)), tuple(swapped.shape))
+    return xp.reshape(xp.reshape(x, (-1,)), tuple(x.shape))
 
 
 def as_float(x: object, name: str) -> Array:

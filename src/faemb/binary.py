@@ -7,12 +7,10 @@ PCA to b dimensions, then a rotation R that brings the projected data close to t
 [Gong, Lazebnik, Gordo, Perronnin 2013].
 """
 
-from typing import Self
-
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from faemb.arrays import Array, as_matrix, float64, like, namespace, to_numpy
+from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like, namespace, to_numpy
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
@@ -26,7 +24,7 @@ class ITQ(Component):
     def __init__(self, bits: int = 512, *, iterations: int = 50, seed: int = 0) -> None:
         self.bits, self.iterations, self.seed = bits, iterations, seed
 
-    def fit(self, vectors: Float[Array, "m D"]) -> Self:
+    def fit(self, vectors: MatrixLike) -> "ITQ":
         if self.bits < 8 or self.bits % 8:
             raise InputError(f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes")
         x = as_matrix(vectors, "image vectors")
@@ -40,10 +38,10 @@ class ITQ(Component):
         projected = (float64(x) - mean) @ axes.T
         rotation = self._rotation(projected)
         self.mean_ = xp.astype(mean, x.dtype)
-        self.projection_ = xp.astype(axes.T @ rotation, x.dtype)
+        self.projection_ = contiguous(xp.astype(axes.T @ rotation, x.dtype))
         return self
 
-    def encode(self, x: Float[Array, "B D"]) -> UInt8[Array, "B bytes"]:
+    def encode(self, x: MatrixLike) -> UInt8[Array, "B bytes"]:
         """Packed codes; the first bit of a byte is its highest, as np.packbits has it."""
         self.require_fitted()
         x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
@@ -64,14 +62,15 @@ class ITQ(Component):
         return rotation
 
 
-def hamming(a: UInt8[Array, "A bytes"], b: UInt8[Array, "B bytes"]) -> np.ndarray:
-    """(A, B) numbers of differing bits; on the host, one row of `a` at a time."""
+def hamming(a: MatrixLike, b: MatrixLike) -> np.ndarray:
+    """(A, B) numbers of differing bits between packed codes, on the host, one row of `a` at a time."""
     first, second = to_numpy(a), to_numpy(b)
     if first.dtype != np.uint8 or second.dtype != np.uint8 or first.shape[-1] != second.shape[-1]:
         raise InputError(
             f"codes are {first.dtype} {first.shape} and {second.dtype} {second.shape}; "
             "expected packed uint8 codes of one length"
         )
-    return np.stack([np.bitwise_count(row ^ second).sum(axis=1, dtype=np.int32) for row in first]) if len(
-        first
-    ) else np.zeros((0, len(second)), np.int32)
+    distances = np.empty((len(first), len(second)), np.int32)
+    for row, code in zip(distances, first, strict=True):
+        np.bitwise_count(code ^ second).sum(axis=1, dtype=np.int32, out=row)
+    return distances

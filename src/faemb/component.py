@@ -5,12 +5,15 @@ nested components). Learned arrays are attributes that end in an underscore and 
 only after `fit`. Persistence stores the two without knowing any class.
 """
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeVar
 
 from sklearn.base import BaseEstimator
 
 from faemb.arrays import Array, like, on_device
 from faemb.errors import NotFittedError
+
+
+C = TypeVar("C", bound="Component")
 
 
 class Component(BaseEstimator):
@@ -42,7 +45,7 @@ class Component(BaseEstimator):
         """Name to array; empty before `fit`."""
         return {name: getattr(self, name) for name in self.learned} if self.is_fitted else {}
 
-    def to(self, device: str) -> Self:
+    def to(self: C, device: str) -> C:
         """Move the learned arrays, here and in the parts, to "cpu" (NumPy) or a PyTorch device such as "cuda"."""
         for name, array in self.learned_arrays().items():
             setattr(self, name, on_device(array, device))

@@ -9,7 +9,7 @@ The two published orders of the last steps [DC17, Sec. 5.2] and the group's rele
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -96,7 +96,7 @@ class Encoder(Component):
         length = pooled - self.discard_after
         return length if self.keep is None else min(self.keep, length)
 
-    def fit(self, images: SetsLike, *, progress: Progress | None = None) -> Self:
+    def fit(self, images: SetsLike, *, progress: Progress | None = None) -> "Encoder":
         """Learn every stage from the descriptors of unlabelled images."""
         self._check_settings()
         sets = self._on_device(as_sets(images))

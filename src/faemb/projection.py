@@ -4,11 +4,9 @@ The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the gro
 mean and scales to unit length before the PCA, and scales to unit length again after it.
 """
 
-from typing import Self
-
 from jaxtyping import Float
 
-from faemb.arrays import Array, namespace
+from faemb.arrays import Array, contiguous, namespace
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
@@ -31,7 +29,7 @@ class Projection(Component):
     ) -> None:
         self.dimension, self.unit_before, self.unit_after = dimension, unit_before, unit_after
 
-    def fit(self, descriptors: SetsLike) -> Self:
+    def fit(self, descriptors: SetsLike) -> "Projection":
         x = as_sets(descriptors).flat
         xp = namespace(x)
         d = self._dimension(x)
@@ -45,7 +43,7 @@ class Projection(Component):
             raise InputError(
                 f"{x.shape[0]} training descriptors span {axes.shape[0]} directions; a PCA to {d} dimensions needs more"
             )
-        self.axes_ = xp.astype(axes.T, x.dtype)
+        self.axes_ = contiguous(xp.astype(axes.T, x.dtype))
         return self
 
     @property

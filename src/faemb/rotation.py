@@ -13,12 +13,12 @@ never formed: with E the first k columns of the identity, up to signs, and P the
 is orthogonal and has Q E = P. A product costs 4 k D operations instead of 2 D^2.
 """
 
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from faemb.arrays import Array, as_matrix, like, namespace, to_numpy
+from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, like, namespace, to_numpy
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
@@ -40,7 +40,7 @@ class Rotation(Component):
     ) -> None:
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
-    def fit(self, vectors: Float[Array, "m D"]) -> Self:
+    def fit(self, vectors: MatrixLike) -> "Rotation":
         if self.variant not in ("whiten", "rotate"):
             raise InputError(f'the variant of the rotation is {self.variant!r}; expected "whiten" or "rotate"')
         x = as_matrix(vectors, "image vectors")
@@ -51,16 +51,17 @@ class Rotation(Component):
         if axes.shape[0] == 0:
             raise InputError("all image vectors are equal; a rotation cannot be learned from them")
         self.mean_ = xp.astype(mean if self.variant == "whiten" else xp.zeros_like(mean), x.dtype)
-        self.axes_ = xp.astype(axes, x.dtype)
+        self.axes_ = contiguous(xp.astype(axes, x.dtype))
         self.signs_ = like(_signs(to_numpy(axes)), x)
         self.scales_ = xp.astype(self._scales(variances, x.shape[1]), x.dtype)
         return self
 
-    def transform(self, x: Float[Array, "B D"]) -> Float[Array, "B D"]:
+    def transform(self, x: MatrixLike) -> Float[Array, "B D"]:
         """Rotated vectors, of the same length."""
         self.require_fitted()
+        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
         xp = namespace(x)
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0])) - self._beside("mean_", x)
+        x = x - self._beside("mean_", x)
         axes = self._beside("axes_", x)
         k, width = axes.shape
         if k == width:

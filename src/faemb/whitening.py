@@ -12,11 +12,10 @@ D length of an embedded descriptor, D' of a whitened one.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 from jaxtyping import Float
 
-from faemb.arrays import Array, as_matrix, float64, like, namespace
+from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like, namespace
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import numerical_rank, symmetric_eigen
@@ -35,7 +34,7 @@ class Moments:
     scatter: Float[Array, "D D"]
 
     @classmethod
-    def of(cls, rows: Float[Array, "m D"]) -> Self:
+    def of(cls, rows: MatrixLike) -> "Moments":
         y = float64(as_matrix(rows, "embedded descriptors"))
         if y.shape[0] == 0:
             raise InputError("there are no embedded descriptors to take statistics of; give at least one image with some")
@@ -71,7 +70,7 @@ class Whitening(Component):
     ) -> None:
         self.discard, self.floor, self.raise_last, self.centre = discard, floor, raise_last, centre
 
-    def fit(self, moments: Moments, *, discard: int = 0) -> Self:
+    def fit(self, moments: Moments, *, discard: int = 0) -> "Whitening":
         """Learn from statistics; `discard` is used where the setting is None."""
         xp = namespace(moments.scatter)
         discard = discard if self.discard is None else self.discard
@@ -83,7 +82,7 @@ class Whitening(Component):
                 f"give more descriptors (well over {values.shape[0]}), or discard fewer"
             )
         scale = 1 / xp.sqrt(self._floored(values)[discard:rank])
-        self.matrix_ = xp.astype(vectors[:, discard:rank].T * scale[:, None], xp.float32)
+        self.matrix_ = contiguous(xp.astype(vectors[:, discard:rank].T * scale[:, None], xp.float32))
         self.mean_ = xp.astype(moments.mean if self.centre else xp.zeros_like(moments.mean), xp.float32)
         self.eigenvalues_ = values
         self._metric: Array | None = None
@@ -122,7 +121,7 @@ class Whitening(Component):
         if getattr(self, "_metric", None) is None and 30 * images > self.matrix_.shape[1]:
             self._metric = self.matrix_.T @ self.matrix_
 
-    def to(self, device: str) -> Self:
+    def to(self, device: str) -> "Whitening":
         self._metric = None
         return super().to(device)
 

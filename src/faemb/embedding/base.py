@@ -5,12 +5,13 @@
 Each method of the paper is this sentence with two words changed (methods.py).
 """
 
+import math
 from collections.abc import Sequence
-from typing import Self
+from typing import TypeVar
 
 from jaxtyping import Bool, Float
 
-from faemb.arrays import Array, as_matrix, namespace
+from faemb.arrays import Array, MatrixLike, as_matrix, namespace
 from faemb.component import Component
 from faemb.embedding.anchors import kmeans_anchors
 from faemb.embedding.codings import Coding
@@ -20,6 +21,8 @@ from faemb.errors import InputError
 from faemb.sets import SetsLike, as_sets
 
 DEFAULT_SEED = 0
+
+E = TypeVar("E", bound="Embedding")
 
 
 class Embedding(Component):
@@ -33,7 +36,7 @@ class Embedding(Component):
     seed: int
     anchors_: Float[Array, "n d"]
 
-    def fit(self, descriptors: SetsLike) -> Self:
+    def fit(self: E, descriptors: SetsLike) -> E:
         """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array."""
         x = as_sets(descriptors).flat
         if self.n_anchors < 1:
@@ -41,7 +44,7 @@ class Embedding(Component):
         self._learn(x)
         return self
 
-    def with_anchors(self, anchors: Float[Array, "n d"]) -> Self:
+    def with_anchors(self: E, anchors: MatrixLike) -> E:
         """Use these anchors as they are, instead of learning them."""
         anchors = as_matrix(anchors, "anchors")
         if anchors.shape[0] != self.n_anchors:
@@ -49,7 +52,7 @@ class Embedding(Component):
         self.anchors_ = anchors
         return self
 
-    def embed(self, x: Float[Array, "N d"]) -> Embedded:
+    def embed(self, x: MatrixLike) -> Embedded:
         """Phi of one image as an operator; N may be 0."""
         return self.operator(as_matrix(x, "descriptors", width=self.width))
 
@@ -57,7 +60,7 @@ class Embedding(Component):
         """Phi of checked descriptors, of one image or of a padded batch: the inner call of the encoder."""
         xp = namespace(x)
         coding = self.coding(x)
-        coefficients = coding.weights(xp.reshape(x, (-1, x.shape[-1])))
+        coefficients = coding.weights(xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])))
         coefficients = xp.reshape(coefficients, (*x.shape[:-1], self.n_anchors))
         return Embedded(
             x, coding.anchors, coefficients, self.terms(), unit_residuals=self.has_unit_residuals, real=real

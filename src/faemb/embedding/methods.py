@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float
 
-from faemb.arrays import Array, float64, like, namespace, to_numpy
+from faemb.arrays import Array, MatrixLike, contiguous, float64, like, namespace, to_numpy
 from faemb.embedding.anchors import gaussian_mixture, kmeans_anchors, learn_anchors
 from faemb.embedding.base import DEFAULT_SEED, Embedding
 from faemb.embedding.codings import (
@@ -84,7 +84,7 @@ class VLAD(Embedding):
     def leading_components(self) -> int:
         return self.width
 
-    def with_anchors(self, anchors: Float[Array, "n d"]) -> "VLAD":
+    def with_anchors(self, anchors: MatrixLike) -> "VLAD":
         if self.local_axes:
             raise InputError("VLAD with local_axes=True learns the axes of each cell; use fit(descriptors)")
         super().with_anchors(anchors)
@@ -110,7 +110,7 @@ class VLAD(Embedding):
             r = float64((x - self.anchors_[j]) * assigned[:, j : j + 1])
             r = unit_length(r) if self.unit_residuals else r
             axes.append(symmetric_eigen(r.T @ r)[1].T)
-        return xp.astype(xp.stack(axes), x.dtype)
+        return contiguous(xp.astype(xp.stack(axes), x.dtype))
 
 
 class VLAT(Embedding):
@@ -162,7 +162,7 @@ class Fisher(Embedding):
     def leading_components(self) -> int:
         return 128
 
-    def with_anchors(self, anchors: Float[Array, "n d"]) -> "Fisher":
+    def with_anchors(self, anchors: MatrixLike) -> "Fisher":
         raise InputError("Fisher learns a whole mixture, not anchors alone; use fit(descriptors)")
 
     def _learn(self, x: Float[Array, "m d"]) -> None:
@@ -228,7 +228,7 @@ class _Taylor(Embedding):
     def leading_components(self) -> int:
         return (Linear() if self.order == 1 else Quadratic()).width(self.width)
 
-    def with_anchors(self, anchors: Float[Array, "n d"]) -> "_Taylor":
+    def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
         super().with_anchors(anchors)
         self.history_ = namespace(self.anchors_).sum(self.anchors_[:0], axis=1)
         return self

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxtyping import Bool, Float
 
-from faemb.arrays import Array, contiguous_transpose, namespace, row_blocks
+from faemb.arrays import Array, contiguous, namespace, row_blocks
 from faemb.embedding.terms import Term
 from faemb.linear_algebra import coincidence, squared_distances
 
@@ -36,7 +36,7 @@ class Embedded:
         xp = namespace(x)
         self._single = x.ndim == 2
         self._x = x[None] if self._single else x
-        self._xt = contiguous_transpose(self._x)
+        self._xt = contiguous(xp.matrix_transpose(self._x))
         self._anchors = anchors
         self._terms = tuple(terms)
         a = coefficients[None] if self._single else coefficients
@@ -95,7 +95,7 @@ class Embedded:
         r = self._x[:, :, None, :] - self._anchors
         parts = [term.dense(r, a) for term, a in zip(self._terms, self._a, strict=True)]
         images, rows = self._x.shape[:2]
-        return self._out(xp.reshape(xp.concat(parts, axis=-1), (images, rows, -1)))
+        return self._out(xp.reshape(xp.concat(parts, axis=-1), (images, rows, self.shape[-1])))
 
     def nonzero(self) -> Bool[Array, "*B N"]:
         """Which descriptors have an embedding that is not the zero vector.
@@ -119,10 +119,11 @@ class Embedded:
 
     def _squared_lengths(self) -> Float[Array, "B N n"]:
         xp = namespace(self._x)
-        rows = xp.reshape(self._x, (-1, self._x.shape[-1]))
+        images, count, d = self._x.shape
+        rows = xp.reshape(self._x, (images * count, d))
         squared = squared_distances(rows, self._anchors)
         squared = xp.where(squared > coincidence(rows, self._anchors), squared, xp.zeros_like(squared))
-        return xp.reshape(squared, (*self._x.shape[:2], -1))
+        return xp.reshape(squared, (images, count, self._anchors.shape[0]))
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(images, rows): several small images at once, or one large image in several parts."""

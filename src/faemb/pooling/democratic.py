@@ -28,7 +28,7 @@ Product = Callable[[Float[Array, "B N"]], Float[Array, "B N"]]
 PerImage = Float[Array, "B 1"]
 
 _CONJUGATE_STEPS = 12
-_CONJUGATE_TOLERANCE = 0.1
+_ROUGHEST = 0.5
 _LARGEST_WEIGHT = 1000.0
 _RIDGE = 0.01
 
@@ -65,39 +65,55 @@ class _State(NamedTuple):
 
 def _newton(times: Product, mask: Array, ridge: PerImage, tolerance: float, steps: int) -> _State:
     xp = namespace(mask)
-    weights = mask
-    product = times(weights)
-    # The best multiple of the all-ones vector: n / l'Kl scales F's optimum along it.
-    count = _sum(mask)
-    scale = xp.sqrt(count / _positive(_sum(weights * product)))
-    weights, product = weights * scale, product * scale
-    size = scale
+    weights, product = _start(times, mask)
+    limit = _LARGEST_WEIGHT * xp.sqrt(_sum(mask)) * xp.max(weights, axis=1, keepdims=True)
     for _ in range(steps):
         error = (weights * product - 1) * mask
-        worst = xp.max(xp.abs(error), axis=1)
-        diverging = xp.max(weights, axis=1) > _LARGEST_WEIGHT * size[:, 0] * xp.sqrt(count[:, 0])
-        active = (worst > tolerance) & (~diverging | (ridge[:, 0] > 0))
+        diverging = (weights > limit) & (ridge == 0)
+        active = (xp.max(xp.abs(error), axis=1) > tolerance) & ~xp.any(diverging, axis=1)
         if not bool(xp.any(active)):
             break
-        step, change = _direction(times, weights, error * xp.astype(active, mask.dtype)[:, None])
-        length = _line_search(weights, product, step, change, mask) * xp.astype(active, mask.dtype)[:, None]
+        moving = xp.astype(active, mask.dtype)[:, None]
+        step, change = _direction(times, weights, error * moving)
+        length = _line_search(weights, product, step, change, mask) * moving
         weights, product = weights + length * step, product + length * change
     return _State(weights, xp.max(xp.abs((weights * product - 1) * mask), axis=1))
 
 
+def _start(times: Product, mask: Array) -> tuple[Array, Array]:
+    """The best equal weights, then one damped fixed-point step l := l / sqrt(l Kl), which saves a Newton step or two."""
+    xp = namespace(mask)
+    weights, product = _best_multiple(mask, times(mask), mask)
+    contribution = xp.clip(weights * product, min=0.0625, max=9)
+    weights = weights / xp.sqrt(contribution)
+    return _best_multiple(weights, times(weights), mask)
+
+
+def _best_multiple(weights: Array, product: Array, mask: Array) -> tuple[Array, Array]:
+    """The minimum of F along the ray through `weights`, where l'Kl is the number of descriptors."""
+    xp = namespace(weights)
+    scale = xp.sqrt(_sum(mask) / _positive(_sum(weights * product)))
+    return weights * scale, product * scale
+
+
 def _direction(times: Product, weights: Array, error: Array) -> tuple[Array, Array]:
-    """Newton's step and K times it: (L K L + I) x = -error by conjugate gradients, step = L x."""
+    """Newton's step and K times it: (L K L + I) x = -error by conjugate gradients, step = L x.
+
+    Far from the solution a rough direction will do; the closer, the more exact.
+    """
     xp = namespace(weights)
     x, product_x = xp.zeros_like(weights), xp.zeros_like(weights)
     r = p = -error
     rr = start = _sum(r * r)
+    count = _sum(xp.astype(weights > 0, weights.dtype))
+    enough = start * xp.clip(xp.sqrt(start / _positive(count)), max=_ROUGHEST**2)
     for _ in range(_CONJUGATE_STEPS):
         product_p = times(weights * p)
         curved = weights * product_p + p
         alpha = rr / _positive(_sum(p * curved))
         x, product_x, r = x + alpha * p, product_x + alpha * product_p, r - alpha * curved
         new = _sum(r * r)
-        if bool(xp.all(new <= _CONJUGATE_TOLERANCE**2 * start)):
+        if bool(xp.all(new <= enough)):
             break
         p, rr = r + new / _positive(rr) * p, new
     return weights * x, product_x

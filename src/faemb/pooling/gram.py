@@ -7,7 +7,7 @@ B images, N descriptors each (padded), D length of an embedded descriptor.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float
 
@@ -15,6 +15,7 @@ from faemb.arrays import Array, like, namespace
 from faemb.whitening import Whitening
 
 
+@runtime_checkable
 class Operator(Protocol):
     def pool(self, weights: Array) -> Array: ...
 

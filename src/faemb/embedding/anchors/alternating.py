@@ -11,7 +11,7 @@ m descriptors, d dimensions, n anchors (rows of V). NumPy in float64: SciPy's op
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +21,7 @@ _ROWS = 8192
 _SMOOTHING = 0.1
 
 
+@runtime_checkable
 class PenalisedCoding(Protocol):
     mu: float
     order: int

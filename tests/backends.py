@@ -1,0 +1,33 @@
+"""The array libraries that the contract suite runs on."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from faemb.arrays import on_device
+
+
+@dataclass(frozen=True)
+class Backend:
+    name: str
+    device: str
+
+    def array(self, x: np.ndarray) -> Any:
+        """x as an array of this library, on its device."""
+        return on_device(x, self.device)
+
+
+def _installed() -> list[Backend]:
+    found = [Backend("numpy", "cpu")]
+    try:
+        import torch
+    except ImportError:
+        return found
+    found.append(Backend("torch-cpu", "torch:cpu"))
+    if torch.cuda.is_available():
+        found.append(Backend("torch-cuda", "cuda"))
+    return found
+
+
+BACKENDS = _installed()
