@@ -18,7 +18,9 @@ def embed_by_the_book(method: Embedding, x: np.ndarray) -> np.ndarray:
 
 def _one(method: Embedding, p: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     coefficients = code_by_the_book(method, p, anchors)
-    return np.concatenate([_block(method, j, p - v, a) for j, (v, a) in enumerate(zip(anchors, coefficients, strict=True))])
+    return np.concatenate(
+        [_block(method, j, p - v, a) for j, (v, a) in enumerate(zip(anchors, coefficients, strict=True))]
+    )
 
 
 def _block(method: Embedding, j: int, r: np.ndarray, a: float) -> np.ndarray:
@@ -87,7 +89,9 @@ def _ridge(method: FastFAemb, p: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     return inverse @ (anchors @ p - multiplier * ones)
 
 
-def weighted_l1_by_enumeration(p: np.ndarray, anchors: np.ndarray, costs: np.ndarray, *, sum_to_one: bool) -> np.ndarray:
+def weighted_l1_by_enumeration(
+    p: np.ndarray, anchors: np.ndarray, costs: np.ndarray, *, sum_to_one: bool
+) -> np.ndarray:
     """The optimum found by trying every pattern of signs: given the signs, the problem is a linear system."""
     best, solution = np.inf, np.zeros(len(anchors))
     for signs in itertools.product((-1, 0, 1), repeat=len(anchors)):

@@ -86,8 +86,11 @@ def contiguous(x: Array) -> Array:
 
 
 def as_float(x: object, name: str) -> Array:
-    """x as a real floating array: integers and half precision become float32, wider floats stay as they are."""
-    array = x if is_array(x) else _from_nested_lists(x, name)
+    """x as a real floating array: float32 and float64 stay as they are, other real numbers become float32."""
+    array: Array = x if is_array(x) else _from_nested_lists(x, name)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
+        kind = f"an array of {array.dtype}" if is_array(x) else f"of type {type(x).__name__}"
+        raise InputError(f"{name} are {kind}, not numbers; expected an array of floats")
     xp = namespace(array)
     if xp.isdtype(array.dtype, ("bool", "complex floating")):
         raise InputError(f"{name} have type {array.dtype}; expected real numbers: convert them first")
@@ -119,6 +122,4 @@ def _from_nested_lists(x: object, name: str) -> np.ndarray:
         array = np.asarray(x)
     except ValueError as error:
         raise InputError(f"{name} are not a rectangular array: {error}") from error
-    if array.dtype.kind not in "biufc":
-        raise InputError(f"{name} are of type {type(x).__name__}, not numbers; expected an array of floats")
     return array

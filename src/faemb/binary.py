@@ -26,10 +26,12 @@ class ITQ(Component):
 
     def fit(self, vectors: MatrixLike) -> "ITQ":
         if self.bits < 8 or self.bits % 8:
-            raise InputError(f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes")
+            raise InputError(
+                f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes"
+            )
         x = as_matrix(vectors, "image vectors")
         xp = namespace(x)
-        mean, _, axes = principal_axes(x, self.bits)
+        mean, _, axes = principal_axes(x, self.bits) if x.shape[0] else (None, None, x)
         if axes.shape[0] < self.bits:
             raise InputError(
                 f"{x.shape[0]} image vectors of length {x.shape[1]} span {axes.shape[0]} directions; "
@@ -65,10 +67,11 @@ class ITQ(Component):
 def hamming(a: MatrixLike, b: MatrixLike) -> np.ndarray:
     """(A, B) numbers of differing bits between packed codes, on the host, one row of `a` at a time."""
     first, second = to_numpy(a), to_numpy(b)
-    if first.dtype != np.uint8 or second.dtype != np.uint8 or first.shape[-1] != second.shape[-1]:
+    packed = all(codes.dtype == np.uint8 and codes.ndim == 2 for codes in (first, second))
+    if not packed or first.shape[1] != second.shape[1]:
         raise InputError(
             f"codes are {first.dtype} {first.shape} and {second.dtype} {second.shape}; "
-            "expected packed uint8 codes of one length"
+            "expected (images, bytes) arrays of packed uint8 codes of one length"
         )
     distances = np.empty((len(first), len(second)), np.int32)
     for row, code in zip(distances, first, strict=True):

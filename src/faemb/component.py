@@ -12,22 +12,23 @@ from sklearn.base import BaseEstimator
 from faemb.arrays import Array, like, on_device
 from faemb.errors import NotFittedError
 
-
 C = TypeVar("C", bound="Component")
 
 
 class Component(BaseEstimator):
     learned: ClassVar[tuple[str, ...]] = ()
+    transient: ClassVar[tuple[str, ...]] = ()
+    """Settings that change where a result is computed and not what it is: not saved, not part of the fingerprint."""
     registry: ClassVar[dict[str, type["Component"]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not cls.__name__.startswith("_"):
+        if cls.__init__ is not object.__init__ and not cls.__name__.startswith("_"):  # abstract bases are not loadable
             Component.registry[cls.__name__] = cls
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's keywords as they are now, nested components included as components."""
-        return self.get_params(deep=False)
+        """The constructor's keywords as they are now, less transient ones; nested components stay components."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in self.transient}
 
     def parts(self) -> dict[str, "Component"]:
         """The settings that are components themselves."""

@@ -9,7 +9,7 @@ The two published orders of the last steps [DC17, Sec. 5.2] and the group's rele
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -18,9 +18,9 @@ from faemb import persistence
 from faemb.arrays import Array, float64, like, namespace, on_device, to_numpy
 from faemb.component import Component
 from faemb.embedding import Embedding
-from faemb.errors import InputError
+from faemb.errors import FormatError, InputError
 from faemb.normalise import power_law, unit_length
-from faemb.pooling import Gram, Pooling, check_pooling, weights
+from faemb.pooling import Gram, check_pooling, weights
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
@@ -56,16 +56,18 @@ class Encoder(Component):
     device:        "cpu", or "cuda" for the same lines on a GPU
     """
 
+    transient = ("device",)
+
     def __init__(
         self,
         embedding: Embedding,
         *,
         projection: Projection | None = None,
         whitening: Whitening | None = None,
-        pooling: Pooling = "exact",
+        pooling: str = "exact",
         power: float = 0.5,
         rotation: Rotation | None = None,
-        order: Literal["paper", "released"] = "paper",
+        order: str = "paper",
         discard_after: int = 0,
         keep: int | None = None,
         sample: int = 200_000,
@@ -73,7 +75,12 @@ class Encoder(Component):
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        self.embedding, self.projection, self.whitening, self.rotation = embedding, projection, whitening, rotation
+        self.embedding, self.projection, self.whitening, self.rotation = (
+            embedding,
+            projection,
+            whitening,
+            rotation,
+        )
         self.pooling, self.power, self.order = pooling, power, order
         self.discard_after, self.keep = discard_after, keep
         self.sample, self.whitening_rows, self.seed, self.device = sample, whitening_rows, seed, device
@@ -100,6 +107,8 @@ class Encoder(Component):
         """Learn every stage from the descriptors of unlabelled images."""
         self._check_settings()
         sets = self._on_device(as_sets(images))
+        if sets.flat.shape[0] == 0:
+            raise InputError("the learning images hold no descriptors at all; give images with local features")
         report = progress or (lambda stage, done, total: None)
         rows = sets.sample(self.sample, self.seed)
         if self.projection is not None:
@@ -131,11 +140,16 @@ class Encoder(Component):
         return persistence.save(self, path)
 
     @classmethod
-    def load(cls, path: Any) -> "Encoder":
+    def load(cls, path: Any, *, device: str = "cpu") -> "Encoder":
+        """Read what `save` wrote, to work on the given device."""
         loaded = persistence.load(path)
         if not isinstance(loaded, Encoder):
-            raise InputError(f"{path} holds a {type(loaded).__name__}, not a whole encoder")
-        return loaded.to(loaded.device) if loaded.device != "cpu" else loaded
+            raise FormatError(f"{path} holds a {type(loaded).__name__}, not a whole encoder")
+        return loaded.to(device)
+
+    def to(self, device: str) -> "Encoder":
+        self.device = device
+        return super().to(device)
 
     @property
     def fingerprint(self) -> str:
@@ -167,8 +181,7 @@ class Encoder(Component):
             x = self._projected(float64(rows[start : start + step]))
             part = Moments.of(self.embedding.operator(x).dense())
             total = part if total is None else total + part
-        if total is None:
-            raise InputError("the learning images hold no descriptors at all; give images with local features")
+        assert total is not None  # noqa: S101  (there is at least one descriptor: fit has checked)
         return total
 
     def _pooled(self, sets: DescriptorSets, report: Progress, stage: str) -> Encoded:
@@ -203,7 +216,7 @@ class Encoder(Component):
     def _before_rotation(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
         return unit_length(power_law(pooled, self.power) if self.order == "paper" else pooled)
 
-    def _finish(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
+    def _finish(self, pooled: Float[Array, "B D"]) -> Float[Array, "B k"]:
         vectors = self._before_rotation(pooled)
         if self.rotation is not None:
             vectors = self._keep_zeros(vectors, self.rotation.transform(vectors))

@@ -5,16 +5,17 @@ revisited Oxford and Paris); images that are junk for a query, and the query its
 removed from the ranking before anything is counted.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable
 
 from faemb.errors import InputError
 
 
-def average_precision(ranking: Sequence[int], relevant: Collection[int], ignored: Collection[int] = ()) -> float:
-    """Area under the precision-recall curve of one ranking, best first. Relevant images not ranked count as missed."""
-    if not relevant:
+def average_precision(ranking: Iterable[int], relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
+    """Area under the precision-recall curve of one ranking of distinct images, best first; those absent are missed."""
+    skipped = set(ignored)
+    wanted = set(relevant) - skipped
+    if not wanted:
         raise InputError("a query without relevant images has no average precision; leave it out of the mean")
-    wanted, skipped = set(relevant), set(ignored)
     area, found = 0.0, 0
     judged = (image for image in ranking if image not in skipped)
     for position, image in enumerate(judged):

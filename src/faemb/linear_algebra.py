@@ -28,42 +28,39 @@ def principal_axes(
     mean = xp.mean(x, axis=0)
     centred = x - mean
     samples, width = x.shape
-    if samples >= width:
-        values, vectors = symmetric_eigen(centred.T @ centred / samples)
-        axes = vectors.T
-    else:
-        values, vectors = symmetric_eigen(centred @ centred.T / samples)
-        axes = vectors.T @ centred / xp.sqrt(xp.clip(values, min=_tiny(xp)) * samples)[:, None]
-        axes = _fix_signs(axes.T).T
-    kept = min(count, numerical_rank(values, max(samples, width)))
-    return mean, values[:kept], axes[:kept]
+    wide = samples < width
+    values, vectors = symmetric_eigen((centred @ centred.T if wide else centred.T @ centred) / samples)
+    kept = min(count, numerical_rank(values, max(samples, width), mean))
+    axes = vectors[:, :kept]
+    if wide:
+        # Exact in theory; the axes of small eigenvalues are not orthogonal to the others until QR makes them so.
+        axes = _fix_signs(xp.linalg.qr(centred.T @ axes / xp.sqrt(values[:kept] * samples))[0])
+    return mean, values[:kept], axes.T
 
 
-def numerical_rank(values: Float[Array, " n"], size: int) -> int:
-    """How many of the eigenvalues (largest first) stand above the rounding of a float64 matrix of that size."""
+def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d"]) -> int:
+    """How many eigenvalues of a covariance (largest first) stand above rounding.
+
+    Rounding of a float64 matrix of that size, or of the mean that was subtracted: equal rows have no directions.
+    """
     xp = namespace(values)
-    if values.shape[0] == 0 or float(values[0]) <= 0:
+    if values.shape[0] == 0:
         return 0
-    floor = values[0] * size * xp.finfo(xp.float64).eps
+    eps = float(xp.finfo(xp.float64).eps)
+    floor = max(float(values[0]) * size * eps, (4 * eps) ** 2 * float(xp.sum(mean * mean)), 0.0)
     return int(xp.sum(xp.astype(values > floor, xp.int64)))
 
 
 def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
-    """|x_i - v_j|^2 by one matrix product. Below `coincidence(x, v)` the digits have cancelled: see there."""
-    xp = namespace(x)
-    squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(v * v, axis=1)
-    return xp.clip(squares - 2 * (x @ v.T), min=0)
+    """|x_i - v_j|^2 by one matrix product, and exactly 0 where x_i sits on v_j as far as the precision can tell.
 
-
-def coincidence(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
-    """The squared distance under which x_i sits on v_j, as far as the precision of the arrays can tell.
-
-    64 units of rounding of |x|^2 + |v|^2: at this distance the cancelled difference is right to about 2 %, and a
-    direction from the anchor to the descriptor below it would be noise.
+    That is below 64 units of rounding of |x|^2 + |v|^2: there the cancelled difference is right to about 2 %, and a
+    direction from the anchor to the descriptor would be noise.
     """
     xp = namespace(x)
     squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(v * v, axis=1)
-    return 64 * xp.finfo(x.dtype).eps * squares
+    distances = squares - 2 * (x @ v.T)
+    return xp.where(distances > 64 * float(xp.finfo(x.dtype).eps) * squares, distances, xp.zeros_like(distances))
 
 
 def _fix_signs(columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
@@ -73,7 +70,3 @@ def _fix_signs(columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
     largest = xp.argmax(xp.abs(columns), axis=0)
     peak = xp.take_along_axis(columns, largest[None, :], axis=0)
     return columns * xp.where(peak < 0, -1.0, 1.0)
-
-
-def _tiny(xp: object) -> float:
-    return float(xp.finfo(xp.float64).smallest_normal)  # type: ignore[attr-defined]

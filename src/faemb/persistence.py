@@ -7,7 +7,9 @@ arrays together, which is checked on loading: a file that was cut, changed or ma
 
 import hashlib
 import json
+import math
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +35,34 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"cannot write {target}: the folder {target.parent} does not exist; make it first")
-    temporary = target.parent / f".{target.name}.{os.getpid()}.tmp"
+    if target.is_dir():
+        raise InputError(f"cannot write {target}: it is a folder; give the name of a file")
+    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
-        save_file(arrays, temporary, metadata=header)
-        _sync(temporary)
+        _write(arrays, header, temporary)
         os.replace(temporary, target)
         if os.name == "posix":
             _sync(target.parent)
-    except BaseException:
+    except (OSError, SafetensorError) as error:
+        raise FaembError(f"cannot write {target}: {error}") from error
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     return mark
 
 
 def load(path: str | os.PathLike[str]) -> Component:
     """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
     header, arrays = _read(Path(path))
-    tree = json.loads(header["model"])
-    if fingerprint_of(tree, arrays) != header["fingerprint"]:
+    try:
+        component = _build(json.loads(header["model"]), arrays, "")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
+        raise FormatError(
+            f"{path} is damaged, or does not fit this version of faemb ({_line(error)}); restore it or fit again"
+        ) from error
+    # What was built describes itself again: a setting or an array too few, too many or changed shows here.
+    if fingerprint(component) != header["fingerprint"]:
         raise FormatError(f"{path} is damaged: its contents do not match its fingerprint; restore it or fit again")
-    return _build(tree, arrays, "", path)
+    return component
 
 
 def fingerprint(component: Component) -> str:
@@ -86,19 +96,20 @@ def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray]) 
 
 
 def _plain(value: Any, name: str) -> Any:
-    if value is None or isinstance(value, bool | str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | str | int):
         return value
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        return float(value)
-    raise InputError(f"the setting {name} is a {type(value).__name__}; only numbers, texts and components can be saved")
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value  # 1 and 1.0 are the same setting
+    raise InputError(
+        f"the setting {name} is a {type(value).__name__}; only finite numbers, texts and components can be saved"
+    )
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    if not path.is_file():
-        raise FormatError(f"no model at {path}; expected a file that faemb has saved")
     try:
+        if not path.is_file():
+            raise FormatError(f"no model at {path}; expected a file that faemb has saved")
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             _check(header, path)
@@ -112,29 +123,38 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 def _check(header: dict[str, str], path: Path) -> None:
     if header.get("format") != FORMAT or not {"version", "fingerprint", "model"} <= header.keys():
         raise FormatError(f"{path} is a safetensors file of something else, not a faemb model")
-    if not header["version"].isdigit() or int(header["version"]) > VERSION:
+    if header["version"] not in {str(version) for version in range(1, VERSION + 1)}:
         raise FormatError(
             f"{path} has format version {header['version']}; this faemb reads up to {VERSION}: "
             "pip install --upgrade faemb"
         )
 
 
-def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str, path: object) -> Component:
+def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
     kind = Component.registry.get(tree["component"])
     if kind is None:
-        raise FormatError(f"{path} holds a {tree['component']!r}, which this version of faemb does not know")
+        raise FormatError(f"it holds a {tree['component']!r}, which this version of faemb does not know")
     settings = {
-        name: _build(value, arrays, f"{prefix}{name}.", path) if isinstance(value, dict) else value
+        name: _build(value, arrays, f"{prefix}{name}.") if isinstance(value, dict) else value
         for name, value in tree["settings"].items()
     }
-    try:
-        component = kind(**settings)
-    except (TypeError, FaembError) as error:
-        raise FormatError(f"{path} does not fit this version of faemb: {error}") from error
+    component = kind(**settings)
     for name in kind.learned:
         if prefix + name in arrays:
             setattr(component, name, arrays[prefix + name])
     return component
+
+
+def _write(arrays: dict[str, np.ndarray], header: dict[str, str], path: Path) -> None:
+    path.touch()
+    mode = path.stat().st_mode  # what the umask allows; safetensors would leave the file to its owner alone
+    save_file(arrays, path, metadata=header)
+    path.chmod(mode)
+    _sync(path)
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def _sync(path: Path) -> None:

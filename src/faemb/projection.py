@@ -6,7 +6,7 @@ mean and scales to unit length before the PCA, and scales to unit length again a
 
 from jaxtyping import Float
 
-from faemb.arrays import Array, contiguous, namespace
+from faemb.arrays import Array, contiguous, float64, namespace
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
@@ -24,17 +24,16 @@ class Projection(Component):
 
     learned = ("mean_", "axes_")
 
-    def __init__(
-        self, dimension: int | None = None, *, unit_before: bool = False, unit_after: bool = False
-    ) -> None:
+    def __init__(self, dimension: int | None = None, *, unit_before: bool = False, unit_after: bool = False) -> None:
         self.dimension, self.unit_before, self.unit_after = dimension, unit_before, unit_after
 
     def fit(self, descriptors: SetsLike) -> "Projection":
         x = as_sets(descriptors).flat
         xp = namespace(x)
         d = self._dimension(x)
-        mean = xp.mean(xp.astype(x, xp.float64), axis=0)
-        self.mean_ = xp.astype(mean, x.dtype)
+        if x.shape[0] == 0:
+            raise InputError("there are no training descriptors; give at least one image that has some")
+        self.mean_ = xp.astype(xp.mean(float64(x), axis=0), x.dtype)
         if self.dimension is None:
             self.axes_ = xp.eye(d, dtype=x.dtype, device=x.device)
             return self
@@ -52,15 +51,16 @@ class Projection(Component):
         self.require_fitted()
         return int(self.mean_.shape[0])
 
-    def transform(self, x: Float[Array, "N d_in"]) -> Float[Array, "N d"]:
+    def transform(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d"]:
         """Checked descriptors, projected."""
+        self.require_fitted()
         # Without PCA and without scaling there is nothing to do, and RootSIFT stays on its sphere.
         if self.dimension is None and not self.unit_before:
             return unit_length(x) if self.unit_after else x
         projected = self._centred(x) @ self._beside("axes_", x)
         return unit_length(projected) if self.unit_after else projected
 
-    def _centred(self, x: Float[Array, "N d_in"]) -> Float[Array, "N d_in"]:
+    def _centred(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d_in"]:
         centred = x - self._beside("mean_", x)
         return unit_length(centred) if self.unit_before else centred
 

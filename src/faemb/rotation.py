@@ -13,8 +13,6 @@ never formed: with E the first k columns of the identity, up to signs, and P the
 is orthogonal and has Q E = P. A product costs 4 k D operations instead of 2 D^2.
 """
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Float
 
@@ -35,9 +33,7 @@ class Rotation(Component):
 
     learned = ("mean_", "axes_", "signs_", "scales_")
 
-    def __init__(
-        self, variant: Literal["whiten", "rotate"] = "rotate", *, max_axes: int = MAX_AXES, floor: float = 1e-3
-    ) -> None:
+    def __init__(self, variant: str = "rotate", *, max_axes: int = MAX_AXES, floor: float = 1e-3) -> None:
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
     def fit(self, vectors: MatrixLike) -> "Rotation":

@@ -18,7 +18,7 @@ SetsLike = Any
 """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DescriptorSets:
     """Checked sets: all descriptors in one float array, and where each image begins."""
 
@@ -29,7 +29,8 @@ class DescriptorSets:
         return len(self.offsets) - 1
 
     def __getitem__(self, image: int) -> Float[Array, "n d"]:
-        return self.flat[int(self.offsets[image]) : int(self.offsets[image + 1])]
+        place = range(len(self))[image]
+        return self.flat[int(self.offsets[place]) : int(self.offsets[place + 1])]
 
     def __iter__(self) -> Iterator[Float[Array, "n d"]]:
         return (self[image] for image in range(len(self)))
@@ -60,7 +61,7 @@ class DescriptorSets:
         return xp.take(self.flat, like(rows, self.flat, dtype=xp.int64), axis=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Images of similar size side by side: descriptors padded with zeros, and which rows are real."""
 
@@ -79,7 +80,7 @@ def as_sets(data: SetsLike, *, width: int | None = None) -> DescriptorSets:
 
 
 def batches(sets: DescriptorSets, size: int) -> Iterator[Batch]:
-    """Images in batches of at most `size`, the largest first, so that padding stays small. Empty images are left out."""
+    """Images in batches of at most `size`, largest first so that padding stays small; empty images are left out."""
     order = np.argsort(-sets.counts, kind="stable")
     order = order[sets.counts[order] > 0]
     for start in range(0, len(order), size):
@@ -124,7 +125,7 @@ def _from_list(parts: Sequence[Any]) -> DescriptorSets:
                 f"descriptors of image {i} have {part.shape[1]} columns, those of image 0 have {arrays[0].shape[1]}; "
                 "all must come from one extractor"
             )
-    xp = namespace(*arrays)
+    xp = _common_namespace(arrays)
     offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in arrays], dtype=np.int64)])
     dtype = xp.float64 if any(part.dtype == xp.float64 for part in arrays) else xp.float32
     return DescriptorSets(xp.concat([xp.astype(part, dtype, copy=False) for part in arrays]), offsets)
@@ -142,12 +143,19 @@ def _from_offsets(flat: Array, offsets: Array) -> DescriptorSets:
     return DescriptorSets(flat, bounds)
 
 
-def _is_offsets(x: object) -> bool:
-    array = np.asarray(x) if isinstance(x, list) else x
-    if not is_array(array):
-        return False
-    xp = namespace(array)
-    return bool(array.ndim == 1 and xp.isdtype(array.dtype, "integral"))  # type: ignore[attr-defined]
+def _common_namespace(arrays: Sequence[Array]) -> Any:
+    try:
+        return namespace(*arrays)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(part).__module__.split(".")[0] for part in arrays}))
+        raise InputError(f"descriptors come from several array libraries ({kinds}); convert them to one") from error
+
+
+def _is_offsets(x: Any) -> bool:
+    """A flat run of whole numbers, as a list or an array."""
+    if isinstance(x, list):
+        return all(isinstance(n, int | np.integer) for n in x)
+    return is_array(x) and x.ndim == 1 and bool(namespace(x).isdtype(x.dtype, "integral"))
 
 
 def _shape(data: object) -> str:

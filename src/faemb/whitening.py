@@ -37,7 +37,9 @@ class Moments:
     def of(cls, rows: MatrixLike) -> "Moments":
         y = float64(as_matrix(rows, "embedded descriptors"))
         if y.shape[0] == 0:
-            raise InputError("there are no embedded descriptors to take statistics of; give at least one image with some")
+            raise InputError(
+                "there are no embedded descriptors to take statistics of; give at least one image with some"
+            )
         mean = namespace(y).mean(y, axis=0)
         centred = y - mean
         return cls(int(y.shape[0]), mean, centred.T @ centred)
@@ -64,6 +66,7 @@ class Whitening(Component):
     """
 
     learned = ("mean_", "matrix_", "eigenvalues_")
+    _metric: Array | None = None
 
     def __init__(
         self, *, discard: int | None = None, floor: float = 1e-6, raise_last: int = 0, centre: bool = True
@@ -74,8 +77,11 @@ class Whitening(Component):
         """Learn from statistics; `discard` is used where the setting is None."""
         xp = namespace(moments.scatter)
         discard = discard if self.discard is None else self.discard
+        self._check_settings(discard, int(moments.mean.shape[0]))
         values, vectors = symmetric_eigen(moments.covariance if self.centre else self._second_moment(moments))
-        rank = self._usable(values, moments.count)
+        rank = self._usable(values, moments)
+        if rank == 0:
+            raise InputError(f"all {moments.count} embedded descriptors are equal; give descriptors that differ")
         if discard >= rank:
             raise InputError(
                 f"{moments.count} embedded descriptors span {rank} directions, and {discard} are to be discarded; "
@@ -85,7 +91,7 @@ class Whitening(Component):
         self.matrix_ = contiguous(xp.astype(vectors[:, discard:rank].T * scale[:, None], xp.float32))
         self.mean_ = xp.astype(moments.mean if self.centre else xp.zeros_like(moments.mean), xp.float32)
         self.eigenvalues_ = values
-        self._metric: Array | None = None
+        self._metric = None
         return self
 
     @property
@@ -96,10 +102,10 @@ class Whitening(Component):
 
     @property
     def null_directions(self) -> int:
-        """How many directions of the embedding carried nothing but rounding, and were left out."""
+        """How many directions of the embedding carried nothing but rounding; `raise_last` may hold them."""
         self.require_fitted()
         values = self.eigenvalues_
-        return int(values.shape[0]) - numerical_rank(values, values.shape[0])
+        return int(values.shape[0]) - numerical_rank(values, values.shape[0], float64(self.mean_))
 
     def apply(self, y: Float[Array, "*B D"]) -> Float[Array, "*B Dw"]:
         """W y, without the mean: what is pooled is centred by its caller, who knows the sum of the weights."""
@@ -107,7 +113,7 @@ class Whitening(Component):
 
     def metric(self, y: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
         """W'W y: the inner product of whitened vectors, taken in the embedding's own space."""
-        if getattr(self, "_metric", None) is not None:
+        if self._metric is not None:
             return y @ like(self._metric, y)
         matrix = self._beside("matrix_", y)
         return (y @ matrix.T) @ matrix
@@ -115,10 +121,12 @@ class Whitening(Component):
     def prepare_metric(self, images: int) -> None:
         """Form W'W once if encoding so many images repays it.
 
-        Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then saves 2 D' D.
+        Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then takes D^2 instead of
+        2 D' D, which is less only if most directions were kept.
         """
         self.require_fitted()
-        if getattr(self, "_metric", None) is None and 30 * images > self.matrix_.shape[1]:
+        kept, width = self.matrix_.shape
+        if self._metric is None and 15 * images * (2 * kept - width) > kept * width:
             self._metric = self.matrix_.T @ self.matrix_
 
     def to(self, device: str) -> "Whitening":
@@ -128,14 +136,21 @@ class Whitening(Component):
     def _second_moment(self, moments: Moments) -> Float[Array, "D D"]:
         return moments.covariance + moments.mean[:, None] * moments.mean
 
-    def _usable(self, values: Float[Array, " D"], count: int) -> int:
+    def _check_settings(self, discard: int, width: int) -> None:
+        if discard < 0:
+            raise InputError(f"discard is {discard}; expected 0 or more components to drop")
+        if not 0 <= self.raise_last < width:
+            raise InputError(f"raise_last is {self.raise_last}; expected 0 to {width - 1}, fewer than the dimensions")
+
+    def _usable(self, values: Float[Array, " D"], moments: Moments) -> int:
         """Directions to keep: all that are not null, or all of them where the null ones are raised anyway."""
         size = values.shape[0]
-        rank = min(numerical_rank(values, size), count - 1 if self.centre else count)
+        rank = numerical_rank(values, size, moments.mean)
+        rank = min(rank, moments.count - 1 if self.centre else moments.count)
         return size if 0 < size - rank <= self.raise_last else rank
 
     def _floored(self, values: Float[Array, " D"]) -> Float[Array, " D"]:
         xp = namespace(values)
-        if 0 < self.raise_last < values.shape[0]:
+        if self.raise_last:
             values = xp.maximum(values, values[-self.raise_last - 1])
         return xp.maximum(values, self.floor * values[0])

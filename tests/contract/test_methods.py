@@ -53,7 +53,9 @@ def test_dense_is_the_formula(method: Embedding, backend: Backend, x: np.ndarray
     np.testing.assert_allclose(dense, embed_by_the_book(method, x), atol=1e-10)
 
 
-def test_pool_is_the_transposed_product(method: Embedding, backend: Backend, x: np.ndarray, rng: np.random.Generator) -> None:
+def test_pool_is_the_transposed_product(
+    method: Embedding, backend: Backend, x: np.ndarray, rng: np.random.Generator
+) -> None:
     embedded = method.embed(backend.array(x))
     weights = rng.standard_normal(len(x))
     expected = to_numpy(embedded.dense()).T @ weights
@@ -73,11 +75,18 @@ def test_shape_and_dimension_agree_with_dense(method: Embedding, backend: Backen
 
 
 def test_chunks_equal_the_whole(
-    method: Embedding, backend: Backend, x: np.ndarray, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    method: Embedding,
+    backend: Backend,
+    x: np.ndarray,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     weights, t = rng.standard_normal(len(x)), rng.standard_normal(method.dimension)
     whole = method.embed(backend.array(x))
-    pooled, projected = to_numpy(whole.pool(backend.array(weights))), to_numpy(whole.project(backend.array(t)))
+    pooled, projected = (
+        to_numpy(whole.pool(backend.array(weights))),
+        to_numpy(whole.project(backend.array(t))),
+    )
     monkeypatch.setattr("faemb.arrays._CPU_BLOCK", 100)
     monkeypatch.setattr("faemb.arrays._DEVICE_BLOCK", 100)
     chunked = method.embed(backend.array(x))

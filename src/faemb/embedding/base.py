@@ -7,7 +7,7 @@ Each method of the paper is this sentence with two words changed (methods.py).
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from jaxtyping import Bool, Float
 
@@ -31,7 +31,7 @@ class Embedding(Component):
     Learned: `anchors_` (n, d).
     """
 
-    learned = ("anchors_",)
+    learned: ClassVar[tuple[str, ...]] = ("anchors_",)
     n_anchors: int
     seed: int
     anchors_: Float[Array, "n d"]

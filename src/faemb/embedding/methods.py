@@ -14,7 +14,7 @@ FAemb and FastFAemb of order 1 have the terms (s,) r instead. A scale of 0 remov
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -73,7 +73,11 @@ class VLAD(Embedding):
         seed: int = DEFAULT_SEED,
     ) -> None:
         self.n_anchors, self.seed = n_anchors, seed
-        self.unit_residuals, self.local_axes, self.normalise_cells = unit_residuals, local_axes, normalise_cells
+        self.unit_residuals, self.local_axes, self.normalise_cells = (
+            unit_residuals,
+            local_axes,
+            normalise_cells,
+        )
 
     def coding(self, like_x: Array) -> Coding:
         return Nearest(self._beside("anchors_", like_x))
@@ -182,7 +186,7 @@ class TLCC(Embedding):
         return Tangent(self._beside("anchors_", like_x), mu=self.mu)
 
     def terms(self) -> Sequence[Term]:
-        return _scaled(Constant, self.constant_scale) + (Linear(),)
+        return (*_scaled(Constant, self.constant_scale), Linear())
 
     def leading_components(self) -> int:
         return self.width
@@ -209,7 +213,7 @@ class _Taylor(Embedding):
         unit_residuals: bool = False,
         constant_scale: float = 0.0,
         linear_scale: float = 0.0,
-        anchors: Literal["kmeans", "alternating"] = "kmeans",
+        anchors: str = "kmeans",
         restarts: int = 1,
         seed: int = DEFAULT_SEED,
     ) -> None:
@@ -222,8 +226,8 @@ class _Taylor(Embedding):
 
     def terms(self) -> Sequence[Term]:
         if self.order == 1:
-            return _scaled(Constant, self.constant_scale) + (Linear(),)
-        return _scaled(Constant, self.constant_scale) + _scaled(Linear, self.linear_scale) + (Quadratic(),)
+            return (*_scaled(Constant, self.constant_scale), Linear())
+        return (*_scaled(Constant, self.constant_scale), *_scaled(Linear, self.linear_scale), Quadratic())
 
     def leading_components(self) -> int:
         return (Linear() if self.order == 1 else Quadratic()).width(self.width)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from faemb.arrays import Array, contiguous, namespace, row_blocks
 from faemb.embedding.terms import Term
-from faemb.linear_algebra import coincidence, squared_distances
+from faemb.linear_algebra import squared_distances
 
 
 class Embedded:
@@ -121,9 +121,7 @@ class Embedded:
         xp = namespace(self._x)
         images, count, d = self._x.shape
         rows = xp.reshape(self._x, (images * count, d))
-        squared = squared_distances(rows, self._anchors)
-        squared = xp.where(squared > coincidence(rows, self._anchors), squared, xp.zeros_like(squared))
-        return xp.reshape(squared, (images, count, self._anchors.shape[0]))
+        return xp.reshape(squared_distances(rows, self._anchors), (images, count, self._anchors.shape[0]))
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(images, rows): several small images at once, or one large image in several parts."""

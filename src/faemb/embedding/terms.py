@@ -144,7 +144,7 @@ class Quadratic(Term):
     def project(self, xt: Rows, v: Anchors, a: Coefficients, t: Float[Array, "B n u"]) -> Float[Array, "B N"]:
         # <upper(r r'), t> = x'Tx - 2 x'Tv + v'Tv, T the symmetric matrix with that upper triangle
         xp = namespace(a)
-        images, anchors, d = t.shape[0], *v.shape
+        images, (anchors, d) = t.shape[0], v.shape
         weights = like(_symmetric_weights(d), t)
         symmetric = xp.take(t, like(_symmetric_indices(d), t, dtype=xp.int64), axis=2) * weights
         tv = xp.reshape(symmetric, (images, anchors, d, d)) @ v[..., None]

@@ -1,12 +1,10 @@
 """From the embedded descriptors of an image to one vector: a weight for each, and their weighted sum.
 
-    sum       every weight 1
-    exact     democratic: each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
-    clipped   the same with negative similarities set to zero and 10 Sinkhorn iterations, as published
-    gmp       generalised max pooling: each descriptor is equally similar to the image vector
+sum       every weight 1
+exact     democratic: each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
+clipped   the same with negative similarities set to zero and 10 Sinkhorn iterations, as published
+gmp       generalised max pooling: each descriptor is equally similar to the image vector
 """
-
-from typing import Literal, get_args
 
 from jaxtyping import Float
 
@@ -17,17 +15,26 @@ from faemb.pooling.generalised_max import generalised_max
 from faemb.pooling.gram import Gram
 from faemb.pooling.sinkhorn import sinkhorn
 
-Pooling = Literal["sum", "exact", "clipped", "gmp"]
+POOLINGS = ("sum", "exact", "clipped", "gmp")
 
-__all__ = ["Democratic", "Gram", "Pooling", "check_pooling", "democratic", "generalised_max", "sinkhorn", "weights"]
+__all__ = [
+    "POOLINGS",
+    "Democratic",
+    "Gram",
+    "check_pooling",
+    "democratic",
+    "generalised_max",
+    "sinkhorn",
+    "weights",
+]
 
 
 def check_pooling(name: str) -> None:
-    if name not in get_args(Pooling):
-        raise InputError(f"pooling is {name!r}; expected one of {', '.join(get_args(Pooling))}")
+    if name not in POOLINGS:
+        raise InputError(f"pooling is {name!r}; expected one of {', '.join(POOLINGS)}")
 
 
-def weights(gram: Gram, pooling: Pooling, like_x: Array) -> Float[Array, "B N"]:
+def weights(gram: Gram, pooling: str, like_x: Array) -> Float[Array, "B N"]:
     """The weight of each descriptor of each image; 0 for padded rows and for zero vectors."""
     xp = namespace(like_x)
     check_pooling(pooling)

@@ -42,7 +42,12 @@ class Democratic(NamedTuple):
 
 
 def democratic(
-    times: Product, votes: Bool[Array, "B N"], *, like_x: Array, tolerance: float = 1e-2, newton_steps: int = 20
+    times: Product,
+    votes: Bool[Array, "B N"],
+    *,
+    like_x: Array,
+    tolerance: float = 1e-2,
+    newton_steps: int = 20,
 ) -> Democratic:
     """Solve for a batch. Descriptors without a vote get weight 0; `like_x` gives the precision."""
     xp = namespace(votes)
@@ -81,7 +86,7 @@ def _newton(times: Product, mask: Array, ridge: PerImage, tolerance: float, step
 
 
 def _start(times: Product, mask: Array) -> tuple[Array, Array]:
-    """The best equal weights, then one damped fixed-point step l := l / sqrt(l Kl), which saves a Newton step or two."""
+    """The best equal weights, then one damped fixed-point step l := l / sqrt(l Kl): it saves a Newton step or two."""
     xp = namespace(mask)
     weights, product = _best_multiple(mask, times(mask), mask)
     contribution = xp.clip(weights * product, min=0.0625, max=9)

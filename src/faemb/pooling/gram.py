@@ -55,7 +55,7 @@ class Gram:
         return pooled if self.whitening is None else self.whitening.apply(pooled)
 
     def rows(self) -> Float[Array, "B N Dw"]:
-        """The whitened rows themselves, zero where padded: B N D' numbers, for the methods that need K entry by entry."""
+        """The whitened rows themselves, zero where padded: B N D' numbers, for methods that need K entry by entry."""
         xp = namespace(self.real)
         dense = self.embedded.dense()
         if self.whitening is not None:

@@ -9,9 +9,7 @@ from jaxtyping import Bool, Float
 from faemb.arrays import Array, namespace
 
 
-def sinkhorn(
-    rows: Float[Array, "B N Dw"], votes: Bool[Array, "B N"], *, iterations: int = 10
-) -> Float[Array, "B N"]:
+def sinkhorn(rows: Float[Array, "B N Dw"], votes: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
     """l := l / sqrt(l * (max(K, 0) l)), so many times."""
     xp = namespace(rows)
     mask = xp.astype(votes, rows.dtype)

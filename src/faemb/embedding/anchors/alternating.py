@@ -9,7 +9,7 @@ m descriptors, d dimensions, n anchors (rows of V). NumPy in float64: SciPy's op
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -23,8 +23,11 @@ _SMOOTHING = 0.1
 
 @runtime_checkable
 class PenalisedCoding(Protocol):
-    mu: float
-    order: int
+    @property
+    def mu(self) -> float: ...
+
+    @property
+    def order(self) -> int: ...
 
     def weights(self, x: np.ndarray) -> np.ndarray: ...
 
@@ -70,7 +73,11 @@ def _descend(problem: "AnchorProblem", anchors: np.ndarray, value: float, steps:
         hessp=lambda v, p: problem.curvature(v.reshape(shape), p.reshape(shape)).ravel(),
         method="trust-ncg",
         # The first radius lets one step move every anchor by about a tenth of the data's spread.
-        options={"maxiter": steps, "initial_trust_radius": problem.radius, "max_trust_radius": 10 * problem.radius},
+        options={
+            "maxiter": steps,
+            "initial_trust_radius": problem.radius,
+            "max_trust_radius": 10 * problem.radius,
+        },
     )
     if result.fun <= value:
         return result.x.reshape(shape), float(result.fun)
@@ -86,6 +93,7 @@ class AnchorProblem:
     penalties: Float[np.ndarray, "m n"]
     mu: float
     order: int
+    _remembered: tuple[np.ndarray, np.ndarray] | None = field(default=None, init=False)
 
     def value(self, v: Float[np.ndarray, "n d"]) -> float:
         error = self.x - self.coefficients @ v
@@ -126,9 +134,9 @@ class AnchorProblem:
         l1 norm add the density of the data at the anchor, which is most of the curvature: it is counted in a
         window of a tenth of the data's deviation.
         """
-        if not hasattr(self, "_at") or not np.array_equal(self._at, v):
-            self._at, self._blocks = v.copy(), np.stack([self._block(j, anchor) for j, anchor in enumerate(v)])
-        return self._blocks
+        if self._remembered is None or not np.array_equal(self._remembered[0], v):
+            self._remembered = v.copy(), np.stack([self._block(j, anchor) for j, anchor in enumerate(v)])
+        return self._remembered[1]
 
     def _block(self, j: int, anchor: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:
         d, k = len(anchor), self.order

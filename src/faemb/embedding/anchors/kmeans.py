@@ -26,9 +26,7 @@ def kmeans_anchors(x: Float[Array, "m d"], count: int, *, seed: int, restarts: i
 
 def require_enough(given: int, count: int) -> None:
     if given < count:
-        raise InputError(
-            f"{given} training descriptors cannot place {count} anchors; give at least {count}, or ask for fewer anchors"
-        )
+        raise InputError(f"{given} training descriptors cannot place {count} anchors; give more, or ask for fewer")
 
 
 def _too_few_distinct(samples: np.ndarray, count: int) -> InputError:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
 from faemb.embedding.codings.base import Coding
-from faemb.linear_algebra import coincidence, squared_distances
+from faemb.linear_algebra import squared_distances
 
 
 class InverseDistance(Coding):
@@ -16,5 +16,5 @@ class InverseDistance(Coding):
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         xp = namespace(x)
         squared = squared_distances(x, self.anchors)
-        apart = squared > coincidence(x, self.anchors)
+        apart = squared > 0
         return xp.where(apart, 1 / xp.sqrt(xp.where(apart, squared, xp.ones_like(squared))), xp.zeros_like(squared))

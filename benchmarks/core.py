@@ -1,0 +1,154 @@
+"""Embedding, coding and aggregation at n = 16 and d = 45 (D = 16,560), one image having 1,000 descriptors.
+
+Data are rendered: Gaussian descriptors whose variances fall like those of RootSIFT after PCA, with a burst in each
+image. The whitening is learned anchor by anchor (one D x D eigendecomposition would take half an hour on two cores)
+and stored dense, so that every product costs what it costs with a real one.
+"""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from benchmarks.report import Result, best_seconds, peak_megabytes
+from threadpoolctl import threadpool_limits
+
+from faemb import FAemb, FastFAemb, Whitening
+from faemb.pooling import Gram, democratic, sinkhorn
+from faemb.sets import Batch, as_sets, batches
+
+ANCHORS, WIDTH, DESCRIPTORS, IMAGES = 16, 45, 1000, 64
+EXPLICIT_IMAGES = 2
+
+
+def run() -> Iterator[Result]:
+    rng = np.random.default_rng(0)
+    training = descriptors(rng, 6000)
+    method = FastFAemb(ANCHORS, unit_residuals=True).fit(training)
+    with threadpool_limits(1):
+        yield from embedding(method, descriptors(rng, DESCRIPTORS))
+        yield from codings(method, descriptors(rng, DESCRIPTORS))
+    yield from aggregation(method, blockwise_whitening(method, training), rng)
+
+
+def descriptors(rng: np.random.Generator, count: int) -> np.ndarray:
+    scale = 0.15 / np.sqrt(1 + np.arange(WIDTH) / 4)
+    return (rng.standard_normal((count, WIDTH)) * scale).astype(np.float32)
+
+
+def embedding(method: FastFAemb, x: np.ndarray) -> Iterator[Result]:
+    """Never forming the rows, against forming them as the formula says."""
+    ones = np.ones(len(x), np.float32)
+    pooling = best_seconds(lambda: method.operator(x).pool(ones), 15)
+    rows = best_seconds(lambda: dense_rows(method, x), 5)
+    own = best_seconds(lambda: method.operator(x).dense(), 5)
+    per_descriptor = 1e6 / len(x)
+    yield Result("coefficients + pool, one core", pooling * per_descriptor, "µs/descriptor", "<= 10")
+    yield Result("dense rows by the formula, one core", rows * per_descriptor, "µs/descriptor")
+    yield Result("dense rows by Embedded.dense, one core", own * per_descriptor, "µs/descriptor")
+    yield Result("dense rows by the formula / (coefficients + pool)", rows / pooling, "times", ">= 50")
+
+
+def dense_rows(method: FastFAemb, x: np.ndarray) -> np.ndarray:
+    """g_j upper(r r') / |r|^2 for all descriptors and anchors, written as it is printed."""
+    i, j = np.triu_indices(x.shape[1])
+    coefficients = method.coding(x).weights(x)
+    r = x[:, None, :] - method.anchors_
+    r = r / np.linalg.norm(r, axis=2, keepdims=True)
+    return (coefficients[:, :, None] * (r[:, :, i] * r[:, :, j])).reshape(len(x), -1)
+
+
+def codings(method: FastFAemb, x: np.ndarray) -> Iterator[Result]:
+    """FAemb's coding, solved to its optimum, against F-FAemb's closed form."""
+    fast = method.coding(x)
+    slow = FAemb(ANCHORS).with_anchors(method.anchors_).coding(x)
+    wide = x.astype(np.float64)
+    exact = FAemb(ANCHORS).with_anchors(method.anchors_).coding(wide)
+    residual = float(exact.kkt_residual(wide, exact.weights(wide)).max())
+    closed, solved = best_seconds(lambda: fast.weights(x), 15), best_seconds(lambda: slow.weights(x), 15)
+    yield Result("F-FAemb coding, one core", closed * 1e6 / len(x), "µs/descriptor")
+    yield Result("FAemb coding, one core", solved * 1e6 / len(x), "µs/descriptor")
+    yield Result("FAemb coding / F-FAemb coding", solved / closed, "times", "<= 10")
+    yield Result("FAemb coding, worst KKT residual in float64", residual, "", "<= 1e-6")
+
+
+def aggregation(method: FastFAemb, whitening: Whitening, rng: np.random.Generator) -> Iterator[Result]:
+    """Democratic vectors of a batch without forming anything N x D, against the explicit way, image by image."""
+    (batch,) = batches(as_sets([bursty_image(rng) for _ in range(IMAGES)]), IMAGES)
+    products = CountedProducts(method, whitening, batch)
+    free = best_seconds(products.vectors, 2) / IMAGES
+    yield Result("matrix-free democratic vector, W applied twice", 1e3 * free, "ms/image")
+    yield Result("products with the Gram matrix, batch of 64", products.count, "products")
+    start = time.perf_counter()
+    explicit = [explicit_way(method, whitening, batch.x[image]) for image in range(EXPLICIT_IMAGES)]
+    spent = (time.perf_counter() - start) / EXPLICIT_IMAGES
+    yield Result("explicit democratic vector (rows, whitening, Gram, Sinkhorn)", 1e3 * spent, "ms/image")
+    yield Result("explicit / matrix-free", spent / free, "times", ">= 30")
+    cosine = min(cosines(products.vectors(), [vector for vector, _ in explicit]))
+    yield Result("cosine between the two, same equation", cosine, "", ">= 0.999")
+    ours, theirs = peak_megabytes(products.vectors), peak_megabytes(lambda: explicit_way(method, whitening, batch.x[0]))
+    yield Result("peak memory, matrix-free, 64 images together", ours, "MB")
+    yield Result("peak memory, explicit, one image", theirs, "MB")
+    yield Result("peak memory, matrix-free / explicit", ours / theirs, "times", "<= 0.2")
+    start = time.perf_counter()
+    whitening.prepare_metric(10**6)
+    formed = time.perf_counter() - start
+    prepared = best_seconds(products.vectors, 2) / IMAGES
+    yield Result("matrix-free democratic vector, W'W formed", 1e3 * prepared, "ms/image")
+    yield Result("forming W'W, once", formed, "s")
+    yield Result("explicit / matrix-free with W'W", spent / prepared, "times")
+
+
+class CountedProducts:
+    """The encoder's inner step on one batch, with its Gram products counted."""
+
+    def __init__(self, method: FastFAemb, whitening: Whitening, batch: Batch) -> None:
+        self.method, self.whitening, self.batch, self.count = method, whitening, batch, 0
+
+    def vectors(self) -> np.ndarray:
+        gram = Gram(self.method.operator(self.batch.x, self.batch.real), self.batch.real, self.whitening)
+        self.count = 0
+
+        def times(w: np.ndarray) -> np.ndarray:
+            self.count += 1
+            return gram.times(w)
+
+        return gram.vector(democratic(times, gram.votes, like_x=self.batch.x).weights)
+
+
+def explicit_way(method: FastFAemb, whitening: Whitening, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One image: N x D rows, their whitening, the N x N Gram matrix; then the exact weights, and Sinkhorn's."""
+    rows = dense_rows(method, x)
+    rows -= whitening.mean_
+    whitened = rows @ whitening.matrix_.T
+    votes = np.ones((1, len(x)), bool)
+    clipped = sinkhorn(whitened[None], votes)
+    kernel = whitened @ whitened.T
+    exact = democratic(lambda w: w @ kernel, votes, like_x=whitened).weights
+    return (exact @ whitened)[0], (clipped @ whitened)[0]
+
+
+def cosines(vectors: np.ndarray, references: list[np.ndarray]) -> Iterator[float]:
+    for vector, reference in zip(vectors, references, strict=False):
+        yield float(vector @ reference / np.linalg.norm(vector) / np.linalg.norm(reference))
+
+
+def bursty_image(rng: np.random.Generator) -> np.ndarray:
+    x = descriptors(rng, DESCRIPTORS)
+    burst = DESCRIPTORS // 5
+    x[:burst] = x[:1] + 0.2 * x[:burst]
+    return x
+
+
+def blockwise_whitening(method: FastFAemb, training: np.ndarray) -> Whitening:
+    """Each anchor's block whitened by its own covariance; the first block's worth of components is dropped."""
+    rows = method.operator(training.astype(np.float64)).dense()
+    mean, size = rows.mean(axis=0), method.dimension // ANCHORS
+    matrix = np.zeros((method.dimension, method.dimension), np.float32)
+    for start in range(0, method.dimension, size):
+        block = slice(start, start + size)
+        values, vectors = np.linalg.eigh(np.cov(rows[:, block].T))
+        matrix[block, block] = (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1]))).T
+    whitening = Whitening()
+    whitening.mean_, whitening.matrix_ = mean.astype(np.float32), matrix[size:]
+    whitening.eigenvalues_ = np.ones(method.dimension)
+    return whitening

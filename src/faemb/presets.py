@@ -1,0 +1,145 @@
+"""Named settings of the whole pipeline, as data: one entry per published row, and the defaults for collections.
+
+    preset("f-faemb-16")                  as the paper prints it [DC17, Sec. 5]
+    preset("f-faemb-16", "released")      as the code that its group released does it
+    preset("small")                       what a folder of photographs gets
+
+Where the paper and the released code disagree is one table, `VARIANTS`; descriptor widths are the paper's: 128 for
+VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from faemb.embedding import VLAD, VLAT, Embedding, FAemb, FastFAemb, Fisher, Triangulation
+from faemb.encoder import Encoder
+from faemb.errors import InputError
+from faemb.projection import Projection
+from faemb.rotation import Rotation
+from faemb.whitening import Whitening
+
+
+@dataclass(frozen=True)
+class Family:
+    """A method and the length of the descriptors it takes; None keeps RootSIFT's own 128."""
+
+    method: type[Embedding]
+    width: int | None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The points on which the paper and the released code disagree."""
+
+    unit_before: bool
+    unit_after: bool
+    unit_residuals: bool
+    anchors: str
+    restarts: int
+    raise_last: int
+    discard_before: int | None
+    discard_after_factor: int
+    order: str
+    rotation: str
+
+
+FAMILIES = {
+    "vlad": Family(VLAD, None),
+    "temb": Family(Triangulation, None),
+    "fisher": Family(Fisher, 64),
+    "vlat": Family(VLAT, 45),
+    "faemb": Family(FAemb, 45),
+    "f-faemb": Family(FastFAemb, 45),
+}
+
+VARIANTS = {
+    "paper": Variant(
+        unit_before=False,
+        unit_after=False,
+        unit_residuals=False,
+        anchors="alternating",
+        restarts=1,
+        raise_last=0,
+        discard_before=None,  # d, 128 or d(d+1)/2: the method knows
+        discard_after_factor=0,
+        order="paper",
+        rotation="whiten",
+    ),
+    "released": Variant(
+        unit_before=True,
+        unit_after=True,
+        unit_residuals=True,
+        anchors="kmeans",
+        restarts=5,
+        raise_last=128,
+        discard_before=0,
+        discard_after_factor=2,  # twice the paper's count, after aggregation and rotation
+        order="released",
+        rotation="rotate",
+    ),
+}
+
+PUBLISHED = tuple(
+    f"{family}-{n}"
+    for family, sizes in {
+        "vlad": (64, 128),
+        "fisher": (64, 128),
+        "temb": (64, 128),
+        "vlat": (8, 16, 32),
+        "faemb": (8, 16),
+        "f-faemb": (8, 16, 32),
+    }.items()
+    for n in sizes
+)
+
+COLLECTION = {"small": 8, "medium": 16}
+"""F-FAemb on 32 dimensions with so many anchors: unit residuals and a relative floor, the best of both variants."""
+
+NAMES = (*COLLECTION, *PUBLISHED)
+
+
+def preset(name: str, variant: str = "paper", *, rotation: bool = False, **changes: Any) -> Encoder:
+    """An unfitted encoder; `rotation` adds rotation normalisation (+RN), `changes` are settings of the encoder."""
+    if name not in NAMES:
+        raise InputError(f"no preset is called {name!r}; there are {', '.join(NAMES)}")
+    if variant not in VARIANTS:
+        raise InputError(f"no variant is called {variant!r}; there are {', '.join(VARIANTS)}")
+    settings = _collection(COLLECTION[name]) if name in COLLECTION else _published(name, VARIANTS[variant])
+    if rotation:
+        settings["rotation"] = Rotation(VARIANTS[variant].rotation)
+    return Encoder(**{**settings, **changes})
+
+
+def _collection(n_anchors: int) -> dict[str, Any]:
+    return {
+        "embedding": FastFAemb(n_anchors, unit_residuals=True),
+        "projection": Projection(32, unit_after=True),
+        "whitening": Whitening(),
+    }
+
+
+def _published(name: str, variant: Variant) -> dict[str, Any]:
+    family_name, _, count = name.rpartition("-")
+    family = FAMILIES[family_name]
+    return {
+        "embedding": _method(family.method, int(count), variant),
+        "projection": Projection(family.width, unit_before=variant.unit_before, unit_after=variant.unit_after),
+        "whitening": Whitening(discard=variant.discard_before, raise_last=variant.raise_last),
+        "order": variant.order,
+        "discard_after": variant.discard_after_factor * _paper_discard(family),
+    }
+
+
+def _method(method: type[Embedding], n_anchors: int, variant: Variant) -> Embedding:
+    if issubclass(method, FAemb | FastFAemb):
+        return method(
+            n_anchors, unit_residuals=variant.unit_residuals, anchors=variant.anchors, restarts=variant.restarts
+        )
+    if method is VLAT:
+        return VLAT(n_anchors, unit_residuals=variant.unit_residuals)
+    return method(n_anchors)
+
+
+def _paper_discard(family: Family) -> int:
+    """What the paper drops: d(d+1)/2 for second-order methods, 128 for the others."""
+    return 45 * 46 // 2 if family.width == 45 else 128

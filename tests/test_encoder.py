@@ -1,0 +1,225 @@
+"""The whole pipeline on rendered sets: every order of stages, its limits, and what comes out for odd images."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from backends import Backend
+from faemb import ITQ, VLAD, Encoder, FastFAemb, Projection, Rotation, Whitening
+from faemb.errors import FormatError, InputError, NotFittedError
+from faemb.persistence import load, save
+from faemb.pooling import POOLINGS
+from faemb.presets import NAMES, VARIANTS, preset
+
+WIDTH = 12
+OBJECTS = 8
+
+
+@pytest.fixture
+def images(rng: np.random.Generator) -> list[np.ndarray]:
+    """Two noisy views of each of eight objects; an object is a set of descriptors."""
+    objects = [rng.standard_normal((30, WIDTH)) for _ in range(OBJECTS)]
+    views = [o[rng.permutation(30)[:25]] + 0.15 * rng.standard_normal((25, WIDTH)) for o in objects for _ in range(2)]
+    return [(v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32) for v in views]
+
+
+@pytest.fixture
+def learning(rng: np.random.Generator) -> list[np.ndarray]:
+    sets = [rng.standard_normal((30, WIDTH)) for _ in range(60)]
+    return [(s / np.linalg.norm(s, axis=1, keepdims=True)).astype(np.float32) for s in sets]
+
+
+def small(**changes) -> Encoder:
+    settings = {"projection": Projection(6, unit_after=True), "whitening": Whitening(discard=5)}
+    return Encoder(FastFAemb(4, unit_residuals=True), **{**settings, **changes})
+
+
+def partner_found(vectors: np.ndarray) -> float:
+    """The share of images whose nearest other image shows the same object."""
+    similarity = vectors @ vectors.T
+    np.fill_diagonal(similarity, -np.inf)
+    return float(np.mean(similarity.argmax(1) == np.arange(len(vectors)) ^ 1))
+
+
+VARIETIES = {
+    **{pooling: {"pooling": pooling} for pooling in POOLINGS},
+    "without projection": {"projection": None},
+    "without whitening": {"whitening": None},
+    "rotation after the power law": {"rotation": Rotation("whiten")},
+    "rotation before the power law": {"rotation": Rotation("rotate"), "order": "released", "discard_after": 3},
+    "shortened": {"rotation": Rotation("whiten"), "keep": 20},
+}
+
+
+@pytest.mark.parametrize("changes", VARIETIES.values(), ids=VARIETIES)
+def test_each_variety_finds_the_other_view(changes: dict, backend: Backend, images, learning) -> None:
+    encoder = small(**changes, device=backend.device).fit(learning)
+    vectors = encoder.encode(images)
+    assert vectors.shape == (len(images), encoder.dimension)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert partner_found(vectors) >= 0.9
+
+
+def test_the_paper_order_is_power_law_then_whitening_rotation(images, learning) -> None:
+    encoder = small(rotation=Rotation("whiten")).fit(learning)
+    plain = small().fit(learning).encode(images)  # pooled, power law, unit length
+    rotated = encoder.rotation.transform(plain)
+    np.testing.assert_allclose(encoder.encode(images), rotated / np.linalg.norm(rotated, axis=1)[:, None], atol=1e-5)
+
+
+def test_the_released_order_is_rotation_then_truncation_then_power_law(images, learning) -> None:
+    encoder = small(rotation=Rotation("rotate"), order="released", discard_after=7).fit(learning)
+    plain = small(power=1).fit(learning).encode(images)  # pooled, unit length
+    rotated = encoder.rotation.transform(plain)[:, 7:]
+    powered = np.sign(rotated) * np.sqrt(np.abs(rotated))
+    np.testing.assert_allclose(encoder.encode(images), powered / np.linalg.norm(powered, axis=1)[:, None], atol=1e-5)
+
+
+def test_batches_do_not_change_a_vector(images, learning, monkeypatch: pytest.MonkeyPatch) -> None:
+    uneven = [image[: 3 + 2 * i] for i, image in enumerate(images)]
+    encoder = small().fit(learning)
+    together = encoder.encode(uneven)
+    monkeypatch.setattr("faemb.encoder.BATCH", 3)
+    # Each image is solved to the same tolerance from the same start; only rounding and the stopping step may differ.
+    np.testing.assert_allclose(np.sum(encoder.encode(uneven) * together, axis=1), 1, atol=1e-3)
+
+
+def test_a_list_and_flat_with_offsets_are_the_same(images, learning) -> None:
+    encoder = small().fit(learning)
+    flat, offsets = np.concatenate(images), np.cumsum([0, *(len(i) for i in images)])
+    np.testing.assert_array_equal(encoder.encode((flat, offsets)), encoder.encode(images))
+
+
+def test_an_image_without_descriptors_is_the_zero_vector(images, learning) -> None:
+    for rotation in (None, Rotation("whiten")):
+        encoder = small(rotation=rotation).fit(learning)
+        result = encoder.explain([images[0], np.zeros((0, WIDTH), np.float32)])
+        assert not result.vectors[1].any()
+        assert result.weights[1].shape == (0,)
+        np.testing.assert_allclose(np.linalg.norm(result.vectors[0]), 1, atol=1e-5)
+
+
+def test_an_image_with_one_descriptor_has_a_direction(images, learning) -> None:
+    vector = small().fit(learning).encode([images[0][:1]])
+    np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-5)
+
+
+def test_weights_explain_the_vector(images, learning) -> None:
+    encoder = small(power=1).fit(learning)
+    result = encoder.explain(images[:3])
+    for image, vector, weights in zip(images, result.vectors, result.weights, strict=False):
+        rows = encoder.embedding.embed(encoder.projection.transform(image)).dense() - encoder.whitening.mean_
+        pooled = weights @ (rows @ encoder.whitening.matrix_.T)
+        np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=1e-4)
+
+
+def test_intra_normalised_vlad_has_cells_of_equal_length(images, learning) -> None:
+    encoder = Encoder(VLAD(4, normalise_cells=True), pooling="sum", power=1).fit(learning)
+    cells = encoder.encode(images).reshape(len(images), 4, WIDTH)
+    np.testing.assert_allclose(np.linalg.norm(cells, axis=2), 0.5, atol=1e-5)
+
+
+def test_intra_normalisation_of_whitened_vectors_is_refused(learning) -> None:
+    with pytest.raises(InputError, match="set whitening=None"):
+        Encoder(VLAD(4, normalise_cells=True), whitening=Whitening()).fit(learning)
+
+
+def test_saved_and_loaded_encodes_to_the_same_bits(images, learning, tmp_path) -> None:
+    encoder = small(rotation=Rotation("whiten")).fit(learning)
+    mark = encoder.save(tmp_path / "model.safetensors")
+    loaded = Encoder.load(tmp_path / "model.safetensors")
+    assert loaded.fingerprint == mark == encoder.fingerprint
+    np.testing.assert_array_equal(loaded.encode(images), encoder.encode(images))
+
+
+def test_a_file_with_a_part_only_is_no_encoder(tmp_path) -> None:
+    save(FastFAemb(4), tmp_path / "part.safetensors")
+    with pytest.raises(FormatError, match="holds a FastFAemb, not a whole encoder"):
+        Encoder.load(tmp_path / "part.safetensors")
+
+
+def test_moving_between_libraries_keeps_the_vectors(backend: Backend, images, learning, tmp_path) -> None:
+    encoder = small().fit(learning)
+    save(encoder, tmp_path / "model.safetensors")
+    moved = load(tmp_path / "model.safetensors").set_params(device=backend.device).to(backend.device)
+    np.testing.assert_allclose(moved.encode(images), encoder.encode(images), atol=2e-3)
+
+
+def test_arrays_of_either_library_go_in(backend: Backend, images, learning) -> None:
+    encoder = small(device=backend.device).fit([backend.array(s) for s in learning])
+    np.testing.assert_allclose(encoder.encode([backend.array(i) for i in images]), encoder.encode(images), atol=1e-6)
+
+
+def test_fitting_twice_gives_the_same_fingerprint(learning) -> None:
+    assert small().fit(learning).fingerprint == small().fit(learning).fingerprint
+
+
+def test_clone_is_unfitted_and_equal_in_settings(learning) -> None:
+    encoder = small(rotation=Rotation("whiten")).fit(learning)
+    copy = clone(encoder)
+    assert not copy.is_fitted
+    assert copy.get_params()["embedding__mu"] == encoder.embedding.mu
+    with pytest.raises(NotFittedError, match="call fit"):
+        copy.encode(learning)
+
+
+def test_progress_names_its_stages(learning) -> None:
+    seen = []
+    small(rotation=Rotation()).fit(learning, progress=lambda stage, done, total: seen.append((stage, done, total)))
+    assert {"projection", "anchors", "statistics", "whitening", "rotation"} <= {stage for stage, _, _ in seen}
+    assert all(0 <= done <= total for _, done, total in seen)
+
+
+def test_codes_of_two_views_are_close(images, learning) -> None:
+    encoder = small().fit(learning)
+    codes = ITQ(24).fit(encoder.encode(learning)).encode(encoder.encode(images))
+    assert codes.shape == (len(images), 3)
+
+
+def test_wrong_width_is_explained(learning) -> None:
+    with pytest.raises(InputError, match="descriptors have 5 columns; this model was fitted on 12"):
+        small().fit(learning).encode([np.ones((3, 5), np.float32)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pooling": "max"}, "expected one of sum, exact, clipped, gmp"),
+        ({"order": "both"}, 'expected "paper" or "released"'),
+        ({"power": 0}, "expected more than 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_explained(changes: dict, message: str, learning) -> None:
+    with pytest.raises(InputError, match=message):
+        small(**changes).fit(learning)
+
+
+def test_learning_images_without_descriptors_are_explained() -> None:
+    with pytest.raises(InputError, match="no descriptors at all"):
+        small().fit([np.zeros((0, WIDTH), np.float32)] * 3)
+
+
+def test_too_few_descriptors_for_the_whitening_are_explained(learning) -> None:
+    with pytest.raises(InputError, match="span 19 directions, and 40 are to be discarded"):
+        small(whitening=Whitening(discard=40)).fit([learning[0][:20]])
+
+
+def test_fewer_descriptors_than_dimensions_still_fit(images, learning) -> None:
+    """Twenty descriptors for an embedding of 84 dimensions: the span of what was seen is whitened."""
+    vectors = small(whitening=Whitening(discard=0)).fit([learning[0][:20]]).encode(images)
+    assert vectors.shape[1] <= 19
+    assert np.isfinite(vectors).all()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_is_a_valid_encoder(name: str, variant: str) -> None:
+    encoder = preset(name, variant, rotation=True)
+    assert not encoder.is_fitted
+    assert clone(encoder).get_params(deep=False).keys() == encoder.get_params(deep=False).keys()
+
+
+def test_an_unknown_preset_is_explained() -> None:
+    with pytest.raises(InputError, match="there are small, medium, vlad-64"):
+        preset("large")

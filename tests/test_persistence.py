@@ -1,0 +1,346 @@
+"""Models as files: what is saved comes back, its fingerprint names it, and saving is one step."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from backends import Backend
+from faemb import (
+    ITQ,
+    TLCC,
+    VLAD,
+    VLAT,
+    BoW,
+    Encoder,
+    FAemb,
+    FastFAemb,
+    Fisher,
+    Projection,
+    Rotation,
+    Triangulation,
+    Whitening,
+    persistence,
+)
+from faemb.arrays import to_numpy
+from faemb.component import Component
+from faemb.errors import FaembError, FormatError, InputError
+from faemb.persistence import describe, fingerprint, load, save
+from faemb.whitening import Moments
+
+WIDTH = 9
+
+COMPONENTS: dict[str, Component] = {
+    "bow": BoW(3),
+    "vlad": VLAD(3, unit_residuals=True),
+    "vlad-lcs": VLAD(3, local_axes=True),
+    "vlat": VLAT(3),
+    "temb": Triangulation(3),
+    "fisher": Fisher(2),
+    "tlcc": TLCC(3, mu=0.05),
+    "faemb": FAemb(3, order=1),
+    "ffaemb": FastFAemb(3, unit_residuals=True),
+    "ffaemb-alternating": FastFAemb(3, anchors="alternating"),
+    "projection": Projection(4, unit_after=True),
+    "whitening": Whitening(floor=1e-4, raise_last=1),
+    "rotation": Rotation("whiten", max_axes=4),
+    "itq": ITQ(8, iterations=3, seed=7),
+    "encoder": Encoder(
+        FastFAemb(2),
+        projection=Projection(3),
+        whitening=Whitening(discard=1),
+        rotation=Rotation(max_axes=2),
+        keep=7,
+    ),
+    "encoder-without-parts": Encoder(VLAD(2), pooling="sum", power=0.3),
+}
+
+# Any change of a setting that the component accepts, whatever its type.
+CHANGES: dict[type, Callable[[Any], Any]] = {
+    bool: lambda value: not value,
+    int: lambda value: value + 1,
+    float: lambda value: value * 1.5 + 1,
+    str: lambda value: value + "x",
+    type(None): lambda value: 5,  # a length, or what stands in for a part: only the fingerprint is asked
+}
+
+
+def fitted(component: Component, rng: np.random.Generator, backend: Backend) -> Component:
+    """A copy, fitted as its kind is."""
+    component = clone(component)
+    rows = rng.standard_normal((80, WIDTH)) + 1
+    if isinstance(component, Whitening):
+        return component.fit(Moments.of(backend.array(rows)))
+    if isinstance(component, Encoder):
+        return component.fit(list(np.split(rows, 8))).to(backend.device)
+    return component.fit(backend.array(rows))
+
+
+@pytest.fixture(params=COMPONENTS, ids=str)
+def component(request: pytest.FixtureRequest) -> Component:
+    return clone(COMPONENTS[request.param])
+
+
+@pytest.fixture
+def whitening(rng: np.random.Generator) -> Whitening:
+    return Whitening(floor=1e-4).fit(Moments.of(rng.standard_normal((30, 3))))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.faemb"
+
+
+def assert_equal(found: Component, expected: Component) -> None:
+    """The same kind, settings and learned arrays, to the last bit, in all parts."""
+    assert type(found) is type(expected)
+    assert found.is_fitted == expected.is_fitted
+    (tree, arrays), (expected_tree, expected_arrays) = describe(found), describe(expected)
+    assert tree == expected_tree
+    assert arrays.keys() == expected_arrays.keys()
+    for name, array in arrays.items():
+        assert array.dtype == expected_arrays[name].dtype
+        np.testing.assert_array_equal(array, expected_arrays[name])
+
+
+# Round trips
+
+
+def test_every_public_component_has_an_example_here() -> None:
+    public = {name for name, kind in Component.registry.items() if kind.__module__.startswith("faemb.")}
+    assert {type(example).__name__ for example in COMPONENTS.values()} == public - {"Embedding"}
+
+
+def test_a_fitted_component_comes_back(
+    component: Component, backend: Backend, rng: np.random.Generator, path: Path
+) -> None:
+    model = fitted(component, rng, backend)
+    mark = save(model, path)
+    loaded = load(path)
+    assert loaded.is_fitted
+    assert_equal(loaded, model)
+    assert mark == fingerprint(model) == fingerprint(loaded)
+
+
+def test_an_unfitted_component_comes_back_unfitted(component: Component, path: Path) -> None:
+    save(component, path)
+    loaded = load(path)
+    assert not loaded.is_fitted
+    assert_equal(loaded, component)
+
+
+def test_a_loaded_encoder_gives_the_same_bits(rng: np.random.Generator, backend: Backend, path: Path) -> None:
+    model = fitted(COMPONENTS["encoder"], rng, backend).to("cpu")
+    save(model, path)
+    images = [rng.standard_normal((n, WIDTH)) for n in (5, 0, 9)]
+    np.testing.assert_array_equal(Encoder.load(path).encode(images), model.encode(images))
+
+
+def test_a_fitted_part_of_an_unfitted_whole_comes_back(rng: np.random.Generator, path: Path) -> None:
+    half = Encoder(VLAD(2), projection=Projection(3).fit(rng.standard_normal((20, 5))))
+    save(half, path)
+    loaded = load(path)
+    assert not loaded.is_fitted
+    assert loaded.projection.is_fitted
+    assert_equal(loaded, half)
+
+
+def test_numpy_numbers_come_back_as_plain_ones(path: Path) -> None:
+    save(Whitening().set_params(discard=np.int64(3), floor=np.float64(0.25), centre=np.bool_(False)), path)
+    loaded = load(path)
+    assert (loaded.discard, loaded.floor, loaded.centre) == (3, 0.25, False)
+    assert (type(loaded.discard), type(loaded.floor), type(loaded.centre)) == (int, float, bool)
+
+
+def test_a_setting_that_is_no_number_or_text_is_refused(path: Path) -> None:
+    with pytest.raises(InputError, match="the setting floor is a list; only finite numbers, texts and components"):
+        save(Whitening().set_params(floor=[1]), path)
+    assert not path.exists()
+
+
+def test_saving_again_replaces_the_file(whitening: Whitening, path: Path) -> None:
+    save(whitening, path)
+    save(ITQ(8), path)
+    assert_equal(load(path), ITQ(8))
+
+
+def test_paths_may_be_texts(whitening: Whitening, path: Path) -> None:
+    save(whitening, str(path))
+    assert_equal(load(str(path)), whitening)
+
+
+def test_a_path_without_a_folder_is_in_the_current_one(
+    whitening: Whitening, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    save(whitening, path.name)
+    assert_equal(load(path.name), whitening)
+
+
+def test_saving_changes_nothing_in_the_model(
+    component: Component, backend: Backend, rng: np.random.Generator, path: Path
+) -> None:
+    model = fitted(component, rng, backend)
+    before = {name: to_numpy(array).copy() for name, array in describe(model)[1].items()}
+    save(model, path)
+    for name, array in describe(model)[1].items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+# Fingerprints
+
+
+def test_equal_models_have_equal_fingerprints(component: Component, backend: Backend, rng: np.random.Generator) -> None:
+    state = rng.bit_generator.state
+    first = fitted(component, rng, backend)
+    rng.bit_generator.state = state
+    again = fitted(component, rng, backend)
+    assert fingerprint(first) == fingerprint(again)
+    assert fingerprint(first) != fingerprint(component)
+
+
+def test_the_fingerprint_does_not_depend_on_the_library(
+    component: Component, rng: np.random.Generator, backend: Backend
+) -> None:
+    model = fitted(component, rng, backend)
+    mark = fingerprint(model)
+    assert fingerprint(model.to("cpu")) == mark
+    assert fingerprint(model.to(backend.device)) == mark
+
+
+def test_any_setting_changes_the_fingerprint(component: Component) -> None:
+    settings = component.get_params(deep=True).items()
+    plain = {name: value for name, value in settings if type(value) in CHANGES and name not in component.transient}
+    changed = [clone(component).set_params(**{name: CHANGES[type(value)](value)}) for name, value in plain.items()]
+    assert len({fingerprint(variant) for variant in [component, *changed]}) == 1 + len(plain)
+
+
+def test_one_and_one_point_zero_are_the_same_setting() -> None:
+    assert fingerprint(Encoder(VLAD(2), power=1)) == fingerprint(Encoder(VLAD(2), power=1.0))
+
+
+def test_any_bit_of_any_array_changes_the_fingerprint(rng: np.random.Generator, backend: Backend) -> None:
+    tree, arrays = describe(fitted(COMPONENTS["encoder"], rng, backend))
+    mark = persistence.fingerprint_of(tree, arrays)
+    for name, array in arrays.items():
+        raw = bytearray(array.tobytes())
+        for place in {0, len(raw) // 2, len(raw) - 1} if raw else ():
+            changed = raw.copy()
+            changed[place] ^= 1
+            flipped = np.frombuffer(bytes(changed), array.dtype).reshape(array.shape)
+            assert persistence.fingerprint_of(tree, arrays | {name: flipped}) != mark
+
+
+def test_shape_dtype_and_name_of_an_array_change_the_fingerprint(whitening: Whitening) -> None:
+    tree, arrays = describe(whitening)
+    matrix = arrays["matrix_"]
+    variants = [
+        arrays,
+        arrays | {"matrix_": matrix.reshape(1, 9)},
+        arrays | {"matrix_": matrix.view(np.int32)},
+        {name: array for name, array in arrays.items() if name != "matrix_"},
+        {name.replace("matrix_", "other_"): array for name, array in arrays.items()},
+    ]
+    assert len({persistence.fingerprint_of(tree, variant) for variant in variants}) == len(variants)
+
+
+# What is in the file
+
+
+def test_the_file_is_json_and_raw_arrays_and_nothing_else(whitening: Whitening, path: Path) -> None:
+    """Every byte is accounted for, so there is no place for a pickle."""
+    save(whitening, path)
+    raw = path.read_bytes()
+    size = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + size])
+    data = raw[8 + size :]
+    metadata = header.pop("__metadata__")
+    assert metadata.keys() == {"format", "version", "fingerprint", "model"}
+    assert json.loads(metadata["model"])["component"] == "Whitening"
+    assert header.keys() == set(Whitening.learned)
+    for name, entry in header.items():
+        start, stop = entry["data_offsets"]
+        assert data[start:stop] == getattr(whitening, name).tobytes()
+    assert sum(stop - start for start, stop in (entry["data_offsets"] for entry in header.values())) == len(data)
+
+
+def test_the_file_follows_the_umask(whitening: Whitening, path: Path) -> None:
+    for mask, expected in ((0o022, 0o644), (0o077, 0o600), (0o002, 0o664)):
+        old = os.umask(mask)
+        try:
+            save(whitening, path)
+        finally:
+            os.umask(old)
+        assert path.stat().st_mode & 0o777 == expected
+
+
+# Saving in one step
+
+
+def half_written(arrays: Any, path: Path, metadata: Any) -> None:
+    Path(path).write_bytes(b"half")
+    raise OSError(28, "No space left on device")
+
+
+def interrupted(arrays: Any, path: Path, metadata: Any) -> None:
+    Path(path).write_bytes(b"half")
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("failure", [half_written, interrupted])
+def test_a_failure_while_writing_leaves_the_old_file(
+    whitening: Whitening, path: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[..., None]
+) -> None:
+    save(whitening, path)
+    monkeypatch.setattr(persistence, "save_file", failure)
+    with pytest.raises((FaembError, KeyboardInterrupt)):
+        save(ITQ(8), path)
+    assert_equal(load(path), whitening)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_failure_while_renaming_leaves_the_old_file(
+    whitening: Whitening, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    save(whitening, path)
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(FaembError, match="Input/output error"):
+        save(ITQ(8), path)
+    monkeypatch.undo()
+    assert_equal(load(path), whitening)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_saving_leaves_nothing_beside_the_file(whitening: Whitening, path: Path) -> None:
+    save(whitening, path)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_saving_into_a_missing_folder_is_explained(whitening: Whitening, tmp_path: Path) -> None:
+    target = tmp_path / "nowhere" / "model.faemb"
+    with pytest.raises(InputError, match=f"the folder {re.escape(str(target.parent))} does not exist; make it first"):
+        save(whitening, target)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_saving_over_a_folder_is_explained(whitening: Whitening, tmp_path: Path) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()
+    with pytest.raises(InputError, match=re.escape(str(target))):
+        save(whitening, target)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_loading_something_else_as_an_encoder_is_explained(whitening: Whitening, path: Path) -> None:
+    save(whitening, path)
+    with pytest.raises(FormatError, match="holds a Whitening, not a whole encoder"):
+        Encoder.load(path)

@@ -1,0 +1,220 @@
+"""Files that are not a model, or not any more: each is refused in one sentence that names it."""
+
+import inspect
+import json
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from faemb import Encoder, FastFAemb, Projection, Whitening, persistence
+from faemb.errors import FormatError
+from faemb.persistence import describe, fingerprint, load, save
+from faemb.whitening import Moments
+
+
+@pytest.fixture
+def whitening(rng: np.random.Generator) -> Whitening:
+    return Whitening(floor=1e-4).fit(Moments.of(rng.standard_normal((30, 3))))
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files as users meet them: without the run-time check of types that the tests add."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.faemb"
+
+
+def assert_refused(path: Path, because: str = "") -> None:
+    """One sentence, on one line, that names the file, and no other kind of error."""
+    with pytest.raises(FormatError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert re.search(because, message), message
+
+
+def forge(path: Path, tree: Any, *, arrays: dict[str, np.ndarray] | None = None, **header: str) -> None:
+    """A file with this tree, or this text in its place, under a fingerprint that fits it."""
+    arrays = arrays or {}
+    model = tree if isinstance(tree, str) else json.dumps(tree)
+    mark = "" if isinstance(tree, str) else inspect.unwrap(persistence.fingerprint_of)(tree, arrays)
+    complete = {"format": persistence.FORMAT, "version": str(persistence.VERSION), "fingerprint": mark, "model": model}
+    save_file(arrays, path, metadata=complete | header)
+
+
+def test_a_file_cut_anywhere_is_refused(whitening: Whitening, path: Path) -> None:
+    save(whitening, path)
+    raw = path.read_bytes()
+    for length in range(len(raw)):
+        path.write_bytes(raw[:length])
+        assert_refused(path)
+
+
+def test_a_file_with_more_bytes_is_refused(whitening: Whitening, path: Path) -> None:
+    save(whitening, path)
+    for tail in (b"\0", b" ", b"more"):
+        path.write_bytes(path.read_bytes() + tail)
+        assert_refused(path)
+
+
+@pytest.mark.parametrize("bit", [0, 3, 5, 7])
+def test_a_flipped_bit_anywhere_is_refused_or_harmless(whitening: Whitening, path: Path, bit: int) -> None:
+    """Harmless is a bit that JSON does not see, such as that of 1e-6 and 1E-6: the model is then the very same."""
+    mark = save(whitening, path)
+    raw = path.read_bytes()
+    for place in range(len(raw)):
+        path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :])
+        with suppress(FormatError):
+            assert fingerprint(load(path)) == mark
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0",
+        b"\0" * 8,
+        b"\0" * 100,
+        b"\xff" * 100,
+        b"This is a text.\n" * 20,
+        b"{}",
+        b"PK\x03\x04zip",
+        b"\x80\x04K\x01.",
+    ],
+    ids=["empty", "one-zero", "eight-zeros", "zeros", "ones", "text", "json", "zip", "pickle"],
+)
+def test_a_file_of_something_else_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert_refused(path, "not a faemb model")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, {"format": "pt"}, {"format": "faemb-model"}, {"format": "faemb-model", "version": "1", "model": "{}"}],
+    ids=["none", "pytorch", "only-format", "no-fingerprint"],
+)
+def test_a_safetensors_file_of_something_else_is_refused(path: Path, metadata: dict[str, str] | None) -> None:
+    save_file({"weight": np.ones((2, 2), np.float32)}, path, metadata=metadata)
+    assert_refused(path, "a safetensors file of something else, not a faemb model")
+
+
+def test_a_missing_file_is_refused(path: Path) -> None:
+    assert_refused(path, "no model at")
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert_refused(tmp_path, "expected a file that faemb has saved")
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    assert_refused(tmp_path / ("a" * 300))
+
+
+@pytest.mark.parametrize("version", ["2", "10", "999999999999999999999"])
+def test_a_newer_version_is_refused_with_the_cure(path: Path, version: str) -> None:
+    forge(path, describe(Whitening())[0], version=version)
+    assert_refused(path, f"format version {version}; this faemb reads up to 1: pip install --upgrade faemb")
+
+
+@pytest.mark.parametrize("version", ["", "one", "-1", "1.0", "²", "0"])
+def test_a_version_that_never_was_is_refused(path: Path, version: str) -> None:
+    forge(path, describe(Whitening())[0], version=version)
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("name", ["Nope", "Component", "Embedding", "BaseEstimator", ""])
+def test_an_unknown_component_is_refused(path: Path, name: str) -> None:
+    forge(path, {"component": name, "settings": {}})
+    assert_refused(path, f"holds a '{name}', which this version of faemb does not know")
+
+
+def test_an_unknown_part_is_refused(path: Path) -> None:
+    tree = describe(Encoder(FastFAemb(2), projection=Projection(3)))[0]
+    tree["settings"]["projection"]["component"] = "Nope"
+    forge(path, tree)
+    assert_refused(path, "holds a 'Nope'")
+
+
+def test_an_extra_setting_is_refused(path: Path) -> None:
+    tree = describe(Whitening())[0]
+    tree["settings"]["extra"] = 1
+    forge(path, tree)
+    assert_refused(path, "does not fit this version of faemb.*extra")
+
+
+@pytest.mark.parametrize("name", ["floor", "discard", "centre"])
+def test_a_missing_setting_is_refused(path: Path, name: str) -> None:
+    tree = describe(Whitening(floor=0.5, discard=3, centre=False))[0]
+    del tree["settings"][name]
+    forge(path, tree)
+    assert_refused(path, "contents do not match its fingerprint")
+
+
+def test_a_missing_part_is_refused(path: Path) -> None:
+    tree = describe(Encoder(FastFAemb(2), projection=Projection(3)))[0]
+    del tree["settings"]["embedding"]
+    forge(path, tree)
+    assert_refused(path, "does not fit this version of faemb.*embedding")
+
+
+def test_settings_under_another_fingerprint_are_refused(path: Path) -> None:
+    tree = describe(Whitening())[0]
+    tree["settings"]["floor"] = 0.5
+    forge(path, tree, fingerprint=fingerprint(Whitening()))
+    assert_refused(path, "damaged: its contents do not match its fingerprint")
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "model",
+    ["", "{", "[]", "null", "3", '"Whitening"', "{}", '{"component": "Whitening"}', '{"settings": {}}', "[" * 100_000],
+    ids=["empty", "cut", "list", "null", "number", "text", "no-keys", "no-settings", "no-component", "deep"],
+)
+def test_a_tree_that_is_none_is_refused(path: Path, model: str) -> None:
+    forge(path, model)
+    assert_refused(path)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [],
+        {},
+        3,
+        {"component": "Whitening"},
+        {"settings": {}},
+        {"component": ["Whitening"], "settings": {}},
+        {"component": "Whitening", "settings": []},
+        {"component": "Whitening", "settings": {"floor": {}}},
+    ],
+    ids=str,
+)
+def test_a_tree_of_another_form_is_refused_under_its_own_fingerprint(path: Path, tree: Any) -> None:
+    forge(path, tree)
+    assert_refused(path)
+
+
+@pytest.mark.parametrize("missing", Whitening.learned)
+def test_a_missing_array_is_refused(whitening: Whitening, path: Path, missing: str) -> None:
+    tree, arrays = describe(whitening)
+    del arrays[missing]
+    forge(path, tree, arrays=arrays)
+    assert_refused(path)
+
+
+def test_an_array_that_belongs_to_nothing_is_refused(whitening: Whitening, path: Path) -> None:
+    tree, arrays = describe(whitening)
+    forge(path, tree, arrays=arrays | {"other_": np.ones(3)})
+    assert_refused(path)
