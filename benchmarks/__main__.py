@@ -12,7 +12,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {"core": core.run}
 def main(names: list[str]) -> int:
     unknown = set(names) - BENCHMARKS.keys()
     if unknown:
-        print(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        print(
+            f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}", file=sys.stderr
+        )
         return 2
     results: list[Result] = []
     for name in names or BENCHMARKS:

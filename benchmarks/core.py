@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from benchmarks.report import Result, best_seconds, peak_megabytes
 from threadpoolctl import threadpool_limits
 
+from benchmarks.report import Result, best_seconds, peak_megabytes
 from faemb import FAemb, FastFAemb, Whitening
 from faemb.pooling import Gram, democratic, sinkhorn
 from faemb.sets import Batch, as_sets, batches

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from backends import Backend
-from reference import embed_by_the_book
 from sklearn.base import clone
 
+from backends import Backend
 from faemb import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation
 from faemb.arrays import to_numpy
 from faemb.embedding import Embedding
 from faemb.errors import InputError, NotFittedError
 from faemb.persistence import load, save
+from reference import embed_by_the_book
 
 METHODS = {
     "bow": BoW(5),

@@ -264,6 +264,7 @@ BAD_SETTINGS = {
     "anchors": ({"anchors": "x"}, r"anchors is 'x'; expected \"kmeans\" or \"alternating\""),
     "constant_scale": ({"constant_scale": -1}, r"scale.* is -1; expected 0 .* or a positive number"),
     "linear_scale": ({"linear_scale": -1}, r"scale.* is -1; expected 0 .* or a positive number"),
+    "linear_scale at order 1": ({"linear_scale": 1, "order": 1}, "linear_scale belongs to order 2"),
 }
 
 

@@ -148,7 +148,8 @@ def values(f: Quadratic | Waves, x: np.ndarray) -> np.ndarray:
 
 
 def all_terms(method: type[FAemb] | type[FastFAemb], anchors: np.ndarray, **options: float) -> FAemb | FastFAemb:
-    made = method(len(anchors), constant_scale=0.7, linear_scale=1.9, **options)
+    scales = {"constant_scale": 0.7} if options.get("order") == 1 else {"constant_scale": 0.7, "linear_scale": 1.9}
+    made = method(len(anchors), **scales, **options)
     return made.with_anchors(anchors)
 
 

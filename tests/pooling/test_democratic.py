@@ -1,11 +1,11 @@
-"""Exact democratic weights: the printed equation holds for every descriptor, on sets that are hard in different ways."""
+"""Exact democratic weights: the printed equation holds for every descriptor, on sets hard in different ways."""
 
 import numpy as np
 import pytest
-from backends import Backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends import Backend
 from faemb.arrays import to_numpy
 from faemb.pooling import democratic, sinkhorn
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from backends import Backend
 
+from backends import Backend
 from faemb import FastFAemb, Triangulation, Whitening
 from faemb.arrays import to_numpy
 from faemb.errors import InputError

@@ -106,7 +106,7 @@ class VLAD(Embedding):
         return self.anchors_[:0, :, None] * self.anchors_[:0, None, :]
 
     def _cell_axes(self, x: Float[Array, "m d"]) -> Float[Array, "n d d"]:
-        """Principal axes of the residuals of each cell, as rows; a cell with few residuals is completed by eigh."""
+        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the axes it has."""
         xp = namespace(x)
         assigned = self.coding(x).weights(x)
         axes = []
@@ -233,6 +233,7 @@ class _Taylor(Embedding):
         return (Linear() if self.order == 1 else Quadratic()).width(self.width)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
+        self._check_settings()
         super().with_anchors(anchors)
         self.history_ = namespace(self.anchors_).sum(self.anchors_[:0], axis=1)
         return self
@@ -252,8 +253,13 @@ class _Taylor(Embedding):
     def _check_settings(self) -> None:
         if self.order not in (1, 2):
             raise InputError(f"order is {self.order}; expected 1 (tangents) or 2 (with curvature)")
-        if self.mu <= 0:
+        if not self.mu > 0:
             raise InputError(f"mu is {self.mu}; expected a positive number, such as 0.01")
+        for name in ("constant_scale", "linear_scale"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} is {getattr(self, name)}; expected 0 (leave it out) or a positive number")
+        if self.order == 1 and self.linear_scale:
+            raise InputError("linear_scale belongs to order 2; at order 1 the linear term is the last, and unscaled")
         if self.anchors not in ("kmeans", "alternating"):
             raise InputError(f'anchors is {self.anchors!r}; expected "kmeans" or "alternating"')
 
@@ -271,6 +277,4 @@ class FastFAemb(_Taylor):
 
 
 def _scaled(term: type[Constant] | type[Linear], scale: float) -> tuple[Term, ...]:
-    if scale < 0:
-        raise InputError(f"the scale of a term is {scale}; expected 0 (leave the term out) or a positive number")
     return (term(scale),) if scale else ()

@@ -114,7 +114,7 @@ class Embedded:
         xp = namespace(a)
         squared = self._squared_lengths()
         apart = squared > 0
-        length = xp.where(apart, squared, xp.ones_like(squared)) ** (order / 2)
+        length = xp.where(apart, squared if order == 2 else xp.sqrt(squared), xp.ones_like(squared))
         return xp.where(apart, a / length, xp.zeros_like(a))
 
     def _squared_lengths(self) -> Float[Array, "B N n"]:

@@ -190,9 +190,17 @@ class FisherPair(Term):
 
 
 def _upper_products(xt: Rows) -> Float[Array, "B u N"]:
-    """x_i x_j for i <= j: slices of whole rows, so that every product runs along contiguous memory."""
+    """x_i x_j for i <= j: whole rows in place, so that every product runs along contiguous memory."""
     xp = namespace(xt)
-    return xp.concat([xt[:, k : k + 1] * xt[:, k:] for k in range(xt.shape[1])], axis=1)
+    images, d, rows = xt.shape
+    products = xp.empty((images, d * (d + 1) // 2, rows), dtype=xt.dtype, device=xt.device)
+    start = 0
+    for k in range(d):
+        part = products[:, start : start + d - k]
+        part[...] = xt[:, k : k + 1]
+        part *= xt[:, k:]
+        start += d - k
+    return products
 
 
 def _upper_indices(v: Anchors) -> tuple[Array, Array]:

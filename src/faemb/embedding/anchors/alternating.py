@@ -57,14 +57,15 @@ def learn_anchors(
         coefficients = model.weights(x)
         problem = AnchorProblem(x, coefficients, model.penalties(coefficients), model.mu, model.order)
         before = problem.value(anchors)
-        anchors, after = _descend(problem, anchors, before, steps)
+        anchors, after = _descend(problem, anchors, steps)
         history += [before, after]
         if len(history) > 2 and history[-3] - after <= tolerance * after:
             break
     return LearnedAnchors(anchors, history)
 
 
-def _descend(problem: "AnchorProblem", anchors: np.ndarray, value: float, steps: int) -> tuple[np.ndarray, float]:
+def _descend(problem: "AnchorProblem", anchors: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
+    """A few trust-region steps, none of which is taken unless it lowers the objective."""
     shape = anchors.shape
     result = minimize(
         lambda v: problem.value(v.reshape(shape)),
@@ -79,9 +80,7 @@ def _descend(problem: "AnchorProblem", anchors: np.ndarray, value: float, steps:
             "max_trust_radius": 10 * problem.radius,
         },
     )
-    if result.fun <= value:
-        return result.x.reshape(shape), float(result.fun)
-    return anchors, value
+    return result.x.reshape(shape), float(result.fun)
 
 
 @dataclass(eq=False)

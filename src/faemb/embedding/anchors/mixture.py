@@ -19,10 +19,10 @@ class Mixture(NamedTuple):
 
 
 def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int) -> Mixture:
-    """Variances are kept above a thousandth of the data's mean variance: a cell may hold a single descriptor."""
+    """A thousandth of the data's mean variance is added to every variance: a cell may hold a single descriptor."""
     start = to_numpy(kmeans_anchors(x, count, seed=seed)).astype(np.float64)
     samples = to_numpy(x).astype(np.float64)
-    floor = 1e-3 * max(float(samples.var(axis=0).mean()), np.finfo(np.float64).tiny)
+    floor = max(1e-3 * float(samples.var(axis=0).mean()), 1e-30)
     model = GaussianMixture(
         count, covariance_type="diag", means_init=start, reg_covar=floor, max_iter=200, random_state=seed
     )

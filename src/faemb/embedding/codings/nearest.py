@@ -15,6 +15,10 @@ class Nearest(Coding):
 
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         xp = namespace(x)
-        nearest = xp.argmin(squared_distances(x, self.anchors), axis=1)
+        squared = squared_distances(x, self.anchors)
+        # Equal columns of a matrix product may differ by rounding: what is nearest up to that is nearest.
+        rounding = 8 * float(xp.finfo(x.dtype).eps) * (xp.sum(x * x, axis=1)[:, None] + xp.sum(self.anchors**2, axis=1))
+        tied = squared <= xp.min(squared, axis=1, keepdims=True) + rounding
+        nearest = xp.argmax(xp.astype(tied, xp.int8), axis=1)
         columns = xp.arange(self.anchors.shape[0], device=xp.asarray(nearest).device)
         return xp.astype(nearest[:, None] == columns, x.dtype)

@@ -3,7 +3,8 @@
     min_g  1/2 |x - V'g|^2 + mu/2 a(x) |g|^2   s.t. 1'g = 1,      a(x) = sum_j |x - v_j|_1^(k+1)
 
 With B = (V V' + mu a(x) I)^-1 the solution is g = B (V x - lambda 1). The matrix depends on x through one number
-only, so a single eigendecomposition of V V' serves every descriptor. V holds the anchors as rows (n x d).
+only, so a single eigendecomposition of V V' serves every descriptor. V holds the anchors as rows (n x d). Since the
+coefficients sum to one, the origin is free: it is put on the first anchor, so that anchors that coincide are zeros.
 """
 
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ class Ridge(Coding):
 
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         xp = namespace(x)
+        origin = self.anchors[0]
         spectrum, basis = self._gram_eigen(x)
         ones = xp.sum(basis, axis=0)
         bound = self.mu * xp.sum(remainder_bounds(x, self.anchors, self.order), axis=1)
-        correlation = x @ (self.anchors.T @ basis)
-        # A descriptor on every anchor at once has bound 0; its Gram matrix is then singular, and any floor will do.
+        correlation = (x - origin) @ ((self.anchors - origin).T @ basis)
+        # A descriptor on every anchor at once has bound 0 and a Gram matrix of zeros: any floor makes equal weights.
         inverse = 1 / (spectrum + xp.clip(bound, min=float(xp.finfo(x.dtype).tiny) ** 0.5)[:, None])
         multiplier = ((correlation * inverse) @ ones - 1) / (inverse @ (ones * ones))  # [DC17, Eq. 28]
         return ((correlation - multiplier[:, None] * ones) * inverse) @ basis.T  # [DC17, Eq. 29]
@@ -39,6 +41,6 @@ class Ridge(Coding):
     def _gram_eigen(self, x: Array) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
         """In float64: the small eigenvalues decide how far the coefficients spread."""
         xp = namespace(x)
-        anchors = float64(self.anchors)
+        anchors = float64(self.anchors) - float64(self.anchors[0])
         spectrum, basis = xp.linalg.eigh(anchors @ anchors.T)
         return xp.astype(xp.clip(spectrum, min=0), x.dtype), xp.astype(basis, x.dtype)

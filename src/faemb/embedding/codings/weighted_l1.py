@@ -10,6 +10,7 @@ The problem is convex: passing the test (Karush, Kuhn, Tucker) is being the opti
 N descriptors, n anchors; q = X V' (N x n), c (N x n), everything in float64.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -17,7 +18,7 @@ from jaxtyping import Float
 from faemb.arrays import Array, float64, like, namespace
 
 _FIRST_STEPS = 20
-_MAX_STEPS = 20_000
+_ROUNDS = 12
 _RELAXATION = 1.6
 _TOLERANCE = 1e-10
 
@@ -32,19 +33,22 @@ class WeightedL1:
         xp = namespace(x)
         gram, q, costs = self._problem(x, costs)
         solution = self._start(q)
-        split = xp.astype(solution, x.dtype)
+        best = xp.full_like(q[:, 0], xp.inf)
         todo = xp.arange(q.shape[0], device=q.device)
-        steps, done = _FIRST_STEPS, 0
-        while todo.shape[0] and done < _MAX_STEPS:
+        # The first round runs in the precision of x; the few descriptors that it leaves get the full one.
+        split = xp.astype(solution, x.dtype)
+        for round in range(_ROUNDS):
+            if todo.shape[0] == 0:
+                break
             target, weight = xp.take(q, todo, axis=0), xp.take(costs, todo, axis=0)
-            split, sparse = self._admm(gram, target, weight, split, steps)
-            polished = self._polish(gram, target, weight, sparse)
-            residual = kkt_residual(gram, target, weight, polished, self.sum_to_one)
-            solution = _scatter(solution, todo, polished)
-            # In float32 ADMM cannot separate the last near-ties; the few descriptors left get the full precision.
-            left = xp.nonzero(residual > _TOLERANCE * self._scale(gram, weight))[0]
+            split, sparse = self._admm(gram, target, weight, split, round)
+            for candidate in self._candidates(gram, target, weight, sparse, round):
+                residual = kkt_residual(gram, target, weight, candidate, self.sum_to_one)
+                better = xp.nonzero(residual < xp.take(best, todo))[0]
+                solution = _scatter(solution, xp.take(todo, better), xp.take(candidate, better, axis=0))
+                best = _scatter(best, xp.take(todo, better), xp.take(residual, better))
+            left = xp.nonzero(xp.take(best, todo) > _TOLERANCE * self._scale(gram, weight))[0]
             split, todo = float64(xp.take(split, left, axis=0)), xp.take(todo, left)
-            done, steps = done + steps, 2 * steps
         return solution
 
     def kkt(self, x: Float[Array, "N d"], costs: Float[Array, "N n"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
@@ -60,33 +64,32 @@ class WeightedL1:
         return namespace(q).zeros_like(q) + (1 / q.shape[1] if self.sum_to_one else 0)
 
     def _admm(
-        self, gram: Array, q: Array, costs: Array, split: Array, steps: int
+        self, gram: Array, q: Array, costs: Array, split: Array, round: int
     ) -> tuple[Float[Array, "N n"], Float[Array, "N n"]]:
         """Douglas-Rachford form of over-relaxed ADMM; returns its state and the sparse iterate.
 
-        The state t is the sum of the sparse iterate z and the scaled dual u, u = clip(t, +-c/rho), z = t - u.
+        The state t is the sum of the sparse iterate z and the scaled dual u = clip(t, +-c/rho). With the smooth
+        half-step g = (z - u) R + s a step is t := w (g + u) + (1 - w) t, w the relaxation; z - u = t - 2u collects it
+        into one product.
         """
         xp = namespace(q)
         dtype = split.dtype
-        rho, resolvent, offset = self._resolvent(gram, q, costs)
-        resolvent, offset = xp.astype(resolvent, dtype), xp.astype(offset, dtype)
-        limit = xp.astype(costs / rho, dtype)
-        dual = xp.clip(split, -limit, limit)
-        for _ in range(steps):
-            exact = (split - 2 * dual) @ resolvent + offset
-            split = _RELAXATION * (exact + dual) + (1 - _RELAXATION) * split
-            dual = xp.clip(split, -limit, limit)
-        return split, float64(split - dual)
+        rho, resolvent, offset = self._resolvent(gram, q, costs, round)
+        half = 0.5 * _RELAXATION
+        step = _RELAXATION * resolvent - half * xp.eye(q.shape[1], dtype=q.dtype, device=q.device)
+        step, offset = xp.astype(step, dtype), xp.astype(_RELAXATION * offset, dtype)
+        upper = xp.astype(costs / rho, dtype)
+        lower = -upper
+        for _ in range(_FIRST_STEPS << round):
+            reflected = split - 2 * xp.maximum(xp.minimum(split, upper), lower)
+            split = reflected @ step + offset + (1 - half) * split
+        return split, float64(split - xp.maximum(xp.minimum(split, upper), lower))
 
-    def _resolvent(self, gram: Array, q: Array, costs: Array) -> tuple[float, Array, Array]:
-        """rho, R and s such that the smooth half-step from z - u is (z - u) R + s.
-
-        rho is the size of whichever half of the objective is larger: the mean curvature, or the typical cost.
-        """
+    def _resolvent(self, gram: Array, q: Array, costs: Array, round: int) -> tuple[float, Array, Array]:
+        """rho, R and s such that the smooth half-step from z - u is (z - u) R + s."""
         xp = namespace(q)
         n = q.shape[1]
-        curvature = float(xp.linalg.trace(gram)) / n
-        rho = max(curvature, float(xp.mean(costs)), 1e-12)
+        rho = _step_size(float(xp.linalg.trace(gram)) / n, float(xp.mean(costs)), round)
         inverse = xp.linalg.inv(gram + rho * xp.eye(n, dtype=q.dtype, device=q.device))
         if not self.sum_to_one:
             return rho, rho * inverse, q @ inverse
@@ -95,21 +98,33 @@ class WeightedL1:
         inverse = inverse - ones[:, None] * ones / total
         return rho, rho * inverse, q @ inverse + ones / total
 
-    def _polish(self, gram: Array, q: Array, costs: Array, sparse: Array) -> Float[Array, "N n"]:
-        """The optimum among vectors with the given signs, in groups of equal size: most supports are small."""
+    def _candidates(self, gram: Array, q: Array, costs: Array, sparse: Array, round: int) -> Iterator[Array]:
+        """ADMM's support, polished; later also without what cannot be determined, and ADMM's iterate as it is.
+
+        With fewer dimensions than anchors no more entries than dimensions are determined (and one by the constraint).
+        """
+        n = q.shape[1]
+        yield self._polish(gram, q, costs, sparse, n)
+        if round > 0:
+            determined = int(namespace(q).linalg.matrix_rank(gram)) + self.sum_to_one
+            yield self._polish(gram, q, costs, sparse, min(n, determined))
+            yield sparse
+
+    def _polish(self, gram: Array, q: Array, costs: Array, sparse: Array, most: int) -> Float[Array, "N n"]:
+        """The optimum among vectors with these signs, or of the `most` largest entries; in groups of like size."""
         xp = namespace(q)
-        sizes = xp.sum(xp.astype(sparse != 0, xp.int64), axis=1)
+        sizes = xp.clip(xp.sum(xp.astype(sparse != 0, xp.int64), axis=1), max=most)
         order = xp.argsort(-xp.abs(sparse), axis=1, stable=True)
-        out, size, n = xp.zeros_like(q), 1, q.shape[1]
-        while True:
-            group = xp.nonzero((sizes <= size) & (sizes > (0 if size == 1 else size // 2)))[0]
+        out, smaller = xp.zeros_like(q), 0
+        while smaller < most:
+            size = min(max(2, 4 * smaller), most)
+            group = xp.nonzero((sizes > smaller) & (sizes <= size))[0]
             if group.shape[0]:
                 columns = xp.take(order, group, axis=0)[:, :size]
                 rows = [xp.take(part, group, axis=0) for part in (q, costs, sparse)]
                 out = _scatter(out, group, self._solve_on(gram, columns, *rows))
-            if size >= n:
-                return out
-            size = min(2 * size, n)
+            smaller = size
+        return out
 
     def _solve_on(self, gram: Array, columns: Array, q: Array, costs: Array, sparse: Array) -> Float[Array, "N n"]:
         """Stationary point on the support, a subset of `columns`: one small symmetric system per descriptor."""
@@ -124,7 +139,7 @@ class WeightedL1:
         identity = xp.eye(size, dtype=q.dtype, device=q.device)
         matrix = xp.where(both, block, xp.zeros_like(block)) + off[:, :, None] * identity
         # A support of linearly dependent anchors has no unique optimum; the ridge picks one, at rounding level.
-        matrix = matrix + 1e-14 * xp.linalg.trace(gram) * identity
+        matrix = matrix + 1e-12 * max(float(xp.linalg.trace(gram)), float(xp.max(costs))) * identity
         gradient = xp.take_along_axis(q - costs * xp.sign(_along(sparse, columns, q)), columns, axis=1)
         right = xp.where(on, gradient, xp.zeros_like(gradient))[..., None]
         if self.sum_to_one:
@@ -136,6 +151,16 @@ class WeightedL1:
     def _scale(self, gram: Array, costs: Array) -> float:
         xp = namespace(gram)
         return max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
+
+
+def _step_size(curvature: float, cost: float, round: int) -> float:
+    """ADMM converges for every rho, and fast for the right one, which is not known beforehand.
+
+    First the size of whichever half of the objective is larger, which settles nearly all descriptors; for the rest
+    multiples of the typical cost in turn. With more anchors than dimensions that is far below the curvature.
+    """
+    factor = (None, 1.0, 0.1, 10.0)[round % 4]
+    return max(curvature if factor is None else 1e-6 * curvature, cost * (factor or 1.0), 1e-12)
 
 
 def kkt_residual(gram: Array, q: Array, costs: Array, g: Array, sum_to_one: bool) -> Float[Array, " N"]:
@@ -156,11 +181,10 @@ def kkt_residual(gram: Array, q: Array, costs: Array, g: Array, sum_to_one: bool
 
 
 def _bordered(matrix: Array, right: Array, on: Array) -> tuple[Array, Array]:
-    """The system with the row and column of the sum-to-one constraint; an empty support gets a harmless one."""
+    """The system with the row and the column of the sum-to-one constraint."""
     xp = namespace(matrix)
-    corner = xp.astype(xp.sum(on, axis=1) == 0, on.dtype)[:, None, None]
     top = xp.concat([matrix, on[:, :, None]], axis=2)
-    bottom = xp.concat([on[:, None, :], corner], axis=2)
+    bottom = xp.concat([on[:, None, :], xp.zeros_like(on[:, None, :1])], axis=2)
     return xp.concat([top, bottom], axis=1), xp.concat([right, xp.ones_like(right[:, :1])], axis=1)
 
 
