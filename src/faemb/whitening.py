@@ -11,6 +11,7 @@ that is relative to the largest. The paper does not centre; [JZ14] does, and so 
 D length of an embedded descriptor, D' of a whitened one.
 """
 
+import math
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -109,24 +110,24 @@ class Whitening(Component):
 
     def apply(self, y: Float[Array, "*B D"]) -> Float[Array, "*B Dw"]:
         """W y, without the mean: what is pooled is centred by its caller, who knows the sum of the weights."""
-        return y @ self._beside("matrix_", y).T
+        return _times(self._beside("matrix_", y), y)
 
     def metric(self, y: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
         """W'W y: the inner product of whitened vectors, taken in the embedding's own space."""
         if self._metric is not None:
-            return y @ like(self._metric, y)
+            return _times(like(self._metric, y), y)
         matrix = self._beside("matrix_", y)
-        return (y @ matrix.T) @ matrix
+        return _times(matrix.T, _times(matrix, y))
 
     def prepare_metric(self, images: int) -> None:
         """Form W'W once if encoding so many images repays it.
 
         Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then takes D^2 instead of
-        2 D' D, which is less only if most directions were kept.
+        2 D' D (less only if most directions were kept), and these thin products run at half the rate.
         """
         self.require_fitted()
         kept, width = self.matrix_.shape
-        if self._metric is None and 15 * images * (2 * kept - width) > kept * width:
+        if self._metric is None and 30 * images * (2 * kept - width) > kept * width:
             self._metric = self.matrix_.T @ self.matrix_
 
     def to(self, device: str) -> "Whitening":
@@ -154,3 +155,10 @@ class Whitening(Component):
         if self.raise_last:
             values = xp.maximum(values, values[-self.raise_last - 1])
         return xp.maximum(values, self.floor * values[0])
+
+
+def _times(matrix: Float[Array, "k D"], y: Float[Array, "*B D"]) -> Float[Array, "*B k"]:
+    """matrix y for each vector y. The few vectors stand on the right: half again as fast as `y @ matrix.T` on a CPU."""
+    xp = namespace(y)
+    rows = xp.reshape(y, (math.prod(y.shape[:-1]), y.shape[-1]))
+    return xp.reshape((matrix @ rows.T).T, (*y.shape[:-1], matrix.shape[0]))

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 
 from jaxtyping import Bool, Float
 
-from faemb.arrays import Array, MatrixLike, as_matrix, namespace
+from faemb.arrays import Array, MatrixLike, as_matrix, namespace, row_blocks
 from faemb.component import Component
 from faemb.embedding.anchors import kmeans_anchors
 from faemb.embedding.codings import Coding
@@ -60,8 +60,10 @@ class Embedding(Component):
         """Phi of checked descriptors, of one image or of a padded batch: the inner call of the encoder."""
         xp = namespace(x)
         coding = self.coding(x)
-        coefficients = coding.weights(xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1])))
-        coefficients = xp.reshape(coefficients, (*x.shape[:-1], self.n_anchors))
+        rows = xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        # In blocks: the temporaries of a coding are several times the size of its descriptors.
+        parts = [coding.weights(rows[block]) for block in row_blocks(rows.shape[0], 8 * rows.shape[1], x)]
+        coefficients = xp.reshape(xp.concat(parts or [coding.weights(rows)]), (*x.shape[:-1], self.n_anchors))
         return Embedded(
             x, coding.anchors, coefficients, self.terms(), unit_residuals=self.has_unit_residuals, real=real
         )

@@ -43,10 +43,10 @@ class Embedded:
         if real is not None:
             mask = real[None] if self._single else real
             a = xp.where(mask[..., None], a, xp.zeros_like(a))
-        self._a = [self._divided_by_length(a, term.order) if unit_residuals else a for term in self._terms]
         d = anchors.shape[1]
         self._widths = [term.width(d) for term in self._terms]
-        self._row_cost = max(term.monomials(d) for term in self._terms)
+        self._row_cost = max(self._widths)
+        self._a = [self._divided_by_length(a, term.order) if unit_residuals else a for term in self._terms]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -59,20 +59,14 @@ class Embedded:
         """Phi' w."""
         xp = namespace(self._x)
         w = weights[None] if self._single else weights
-        pooled: list[Array] = []
-        last_image = None
+        pooled = self._zeros(self._x.shape[0], self._anchors.shape[0], sum(self._widths))
         for images, rows in self._blocks():
             parts = [
                 term.pool(self._xt[images, :, rows], self._anchors, a[images, rows] * w[images, rows, None])
                 for term, a in zip(self._terms, self._a, strict=True)
             ]
-            block = xp.reshape(xp.concat(parts, axis=-1), (parts[0].shape[0], self.shape[-1]))
-            if images == last_image:
-                pooled[-1] = pooled[-1] + block
-            else:
-                pooled.append(block)
-            last_image = images
-        return self._out(xp.concat(pooled) if pooled else self._zeros(self._x.shape[0], self.shape[-1]))
+            pooled[images] += parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
+        return self._out(xp.reshape(pooled, (self._x.shape[0], self.shape[-1])))
 
     def project(self, t: Float[Array, "*B D"]) -> Float[Array, "*B N"]:
         """Phi t."""
@@ -103,7 +97,7 @@ class Embedded:
         Zero are padded rows, and descriptors that sit on every anchor that speaks for them.
         """
         xp = namespace(self._x)
-        off_anchor = self._squared_lengths() > 0
+        off_anchor = self._squared_lengths(slice(None), slice(None)) > 0
         alive = [(a != 0) & off_anchor if term.order else a != 0 for term, a in zip(self._terms, self._a, strict=True)]
         return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
 
@@ -112,16 +106,19 @@ class Embedded:
         if order == 0:
             return a
         xp = namespace(a)
-        squared = self._squared_lengths()
-        apart = squared > 0
-        length = xp.where(apart, squared if order == 2 else xp.sqrt(squared), xp.ones_like(squared))
-        return xp.where(apart, a / length, xp.zeros_like(a))
+        out = xp.zeros_like(a)
+        for images, rows in self._blocks():
+            squared = self._squared_lengths(images, rows)
+            apart = squared > 0
+            length = xp.where(apart, squared if order == 2 else xp.sqrt(squared), xp.ones_like(squared))
+            out[images, rows] = xp.where(apart, a[images, rows] / length, xp.zeros_like(squared))
+        return out
 
-    def _squared_lengths(self) -> Float[Array, "B N n"]:
+    def _squared_lengths(self, images: slice, rows: slice) -> Float[Array, "b m n"]:
         xp = namespace(self._x)
-        images, count, d = self._x.shape
-        rows = xp.reshape(self._x, (images * count, d))
-        return xp.reshape(squared_distances(rows, self._anchors), (images, count, self._anchors.shape[0]))
+        x = self._x[images, rows]
+        flat = xp.reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
+        return xp.reshape(squared_distances(flat, self._anchors), (*x.shape[:2], self._anchors.shape[0]))
 
     def _blocks(self) -> Iterator[tuple[slice, slice]]:
         """(images, rows): several small images at once, or one large image in several parts."""

@@ -37,10 +37,6 @@ class Term:
     def width(self, d: int) -> int:
         raise NotImplementedError
 
-    def monomials(self, d: int) -> int:
-        """How many numbers per descriptor `pool` and `project` hold at once."""
-        return self.width(d)
-
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n m"]:
         raise NotImplementedError
 

@@ -66,8 +66,8 @@ class Gram:
         pooled = self.embedded.pool(weights)
         if self.whitening is None:
             return pooled
-        total = namespace(weights).sum(weights, axis=1)
-        return pooled - total[:, None] * self._mean(pooled)
+        pooled -= namespace(weights).sum(weights, axis=1)[:, None] * self._mean(pooled)
+        return pooled
 
     def _mean(self, reference: Array) -> Float[Array, " D"]:
         assert self.whitening is not None  # noqa: S101  (narrows the type; callers have checked)

@@ -10,26 +10,15 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 
-from faemb.arrays import Array, like
-from faemb.embedding.codings.base import Coding
-from faemb.embedding.codings.weighted_l1 import WeightedL1
+from faemb.arrays import Array
+from faemb.embedding.codings.sparse import Sparse
 from faemb.linear_algebra import squared_distances
 
 
 @dataclass(frozen=True, eq=False)
-class Tangent(Coding):
+class Tangent(Sparse):
     mu: float = 1e-2
+    sum_to_one = False
 
-    def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
-        return like(self._solver.solve(x, self._costs(x)), x)
-
-    def kkt_residual(self, x: Float[Array, "N d"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
-        """Distance of g from optimality, one number per descriptor."""
-        return self._solver.kkt(x, self._costs(x), g)
-
-    @property
-    def _solver(self) -> WeightedL1:
-        return WeightedL1(self.anchors, sum_to_one=False)
-
-    def _costs(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
+    def costs(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         return 0.5 * self.mu * squared_distances(x, self.anchors) ** 1.5

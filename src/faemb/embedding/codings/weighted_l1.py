@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 
-from faemb.arrays import Array, float64, like, namespace
+from faemb.arrays import Array, float64, namespace
 
 _FIRST_STEPS = 20
 _ROUNDS = 12
@@ -33,21 +33,25 @@ class WeightedL1:
         xp = namespace(x)
         gram, q, costs = self._problem(x, costs)
         solution = self._start(q)
+        if q.shape[0] == 0:
+            return solution
         best = xp.full_like(q[:, 0], xp.inf)
+        accepted = _TOLERANCE * self._scale(gram, costs)
         todo = xp.arange(q.shape[0], device=q.device)
-        # The first round runs in the precision of x; the few descriptors that it leaves get the full one.
+        # The first attempt runs in the precision of x; the few descriptors that it leaves get the full one.
         split = xp.astype(solution, x.dtype)
-        for round in range(_ROUNDS):
-            if todo.shape[0] == 0:
-                break
+        for attempt in range(_ROUNDS):
             target, weight = xp.take(q, todo, axis=0), xp.take(costs, todo, axis=0)
-            split, sparse = self._admm(gram, target, weight, split, round)
-            for candidate in self._candidates(gram, target, weight, sparse, round):
+            split, sparse = self._admm(gram, target, weight, split, attempt)
+            for candidate in self._candidates(gram, target, weight, sparse, attempt):
                 residual = kkt_residual(gram, target, weight, candidate, self.sum_to_one)
                 better = xp.nonzero(residual < xp.take(best, todo))[0]
-                solution = _scatter(solution, xp.take(todo, better), xp.take(candidate, better, axis=0))
-                best = _scatter(best, xp.take(todo, better), xp.take(residual, better))
-            left = xp.nonzero(xp.take(best, todo) > _TOLERANCE * self._scale(gram, weight))[0]
+                improved = xp.take(todo, better)
+                solution[improved] = xp.take(candidate, better, axis=0)
+                best[improved] = xp.take(residual, better)
+                left = xp.nonzero(xp.take(best, todo) > accepted)[0]
+                if left.shape[0] == 0:
+                    return solution
             split, todo = float64(xp.take(split, left, axis=0)), xp.take(todo, left)
         return solution
 
@@ -64,7 +68,7 @@ class WeightedL1:
         return namespace(q).zeros_like(q) + (1 / q.shape[1] if self.sum_to_one else 0)
 
     def _admm(
-        self, gram: Array, q: Array, costs: Array, split: Array, round: int
+        self, gram: Array, q: Array, costs: Array, split: Array, attempt: int
     ) -> tuple[Float[Array, "N n"], Float[Array, "N n"]]:
         """Douglas-Rachford form of over-relaxed ADMM; returns its state and the sparse iterate.
 
@@ -74,22 +78,22 @@ class WeightedL1:
         """
         xp = namespace(q)
         dtype = split.dtype
-        rho, resolvent, offset = self._resolvent(gram, q, costs, round)
+        rho, resolvent, offset = self._resolvent(gram, q, costs, attempt)
         half = 0.5 * _RELAXATION
         step = _RELAXATION * resolvent - half * xp.eye(q.shape[1], dtype=q.dtype, device=q.device)
         step, offset = xp.astype(step, dtype), xp.astype(_RELAXATION * offset, dtype)
         upper = xp.astype(costs / rho, dtype)
         lower = -upper
-        for _ in range(_FIRST_STEPS << round):
+        for _ in range(_FIRST_STEPS << attempt):
             reflected = split - 2 * xp.maximum(xp.minimum(split, upper), lower)
             split = reflected @ step + offset + (1 - half) * split
         return split, float64(split - xp.maximum(xp.minimum(split, upper), lower))
 
-    def _resolvent(self, gram: Array, q: Array, costs: Array, round: int) -> tuple[float, Array, Array]:
+    def _resolvent(self, gram: Array, q: Array, costs: Array, attempt: int) -> tuple[float, Array, Array]:
         """rho, R and s such that the smooth half-step from z - u is (z - u) R + s."""
         xp = namespace(q)
         n = q.shape[1]
-        rho = _step_size(float(xp.linalg.trace(gram)) / n, float(xp.mean(costs)), round)
+        rho = _step_size(float(xp.linalg.trace(gram)) / n, float(xp.mean(costs)), attempt)
         inverse = xp.linalg.inv(gram + rho * xp.eye(n, dtype=q.dtype, device=q.device))
         if not self.sum_to_one:
             return rho, rho * inverse, q @ inverse
@@ -98,14 +102,14 @@ class WeightedL1:
         inverse = inverse - ones[:, None] * ones / total
         return rho, rho * inverse, q @ inverse + ones / total
 
-    def _candidates(self, gram: Array, q: Array, costs: Array, sparse: Array, round: int) -> Iterator[Array]:
+    def _candidates(self, gram: Array, q: Array, costs: Array, sparse: Array, attempt: int) -> Iterator[Array]:
         """ADMM's support, polished; later also without what cannot be determined, and ADMM's iterate as it is.
 
         With fewer dimensions than anchors no more entries than dimensions are determined (and one by the constraint).
         """
         n = q.shape[1]
         yield self._polish(gram, q, costs, sparse, n)
-        if round > 0:
+        if attempt > 0:
             determined = int(namespace(q).linalg.matrix_rank(gram)) + self.sum_to_one
             yield self._polish(gram, q, costs, sparse, min(n, determined))
             yield sparse
@@ -122,7 +126,7 @@ class WeightedL1:
             if group.shape[0]:
                 columns = xp.take(order, group, axis=0)[:, :size]
                 rows = [xp.take(part, group, axis=0) for part in (q, costs, sparse)]
-                out = _scatter(out, group, self._solve_on(gram, columns, *rows))
+                out[group] = self._solve_on(gram, columns, *rows)
             smaller = size
         return out
 
@@ -140,26 +144,28 @@ class WeightedL1:
         matrix = xp.where(both, block, xp.zeros_like(block)) + off[:, :, None] * identity
         # A support of linearly dependent anchors has no unique optimum; the ridge picks one, at rounding level.
         matrix = matrix + 1e-12 * max(float(xp.linalg.trace(gram)), float(xp.max(costs))) * identity
-        gradient = xp.take_along_axis(q - costs * xp.sign(_along(sparse, columns, q)), columns, axis=1)
-        right = xp.where(on, gradient, xp.zeros_like(gradient))[..., None]
+        pull = xp.take_along_axis(q, columns, axis=1) - xp.take_along_axis(costs, columns, axis=1) * xp.sign(sparse)
+        right = xp.where(on, pull, xp.zeros_like(pull))[..., None]
         if self.sum_to_one:
             matrix, right = _bordered(matrix, right, xp.astype(on, q.dtype))
         answer = xp.linalg.solve(matrix, right)[:, :size, 0]
         answer = xp.where(on & (answer * sparse > 0), answer, xp.zeros_like(answer))
-        return _along(answer, columns, q)
+        out = xp.zeros_like(q)
+        out[xp.arange(q.shape[0], device=q.device)[:, None], columns] = answer
+        return out
 
     def _scale(self, gram: Array, costs: Array) -> float:
         xp = namespace(gram)
         return max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
 
 
-def _step_size(curvature: float, cost: float, round: int) -> float:
+def _step_size(curvature: float, cost: float, attempt: int) -> float:
     """ADMM converges for every rho, and fast for the right one, which is not known beforehand.
 
     First the size of whichever half of the objective is larger, which settles nearly all descriptors; for the rest
     multiples of the typical cost in turn. With more anchors than dimensions that is far below the curvature.
     """
-    factor = (None, 1.0, 0.1, 10.0)[round % 4]
+    factor = (None, 1.0, 0.1, 10.0)[attempt % 4]
     return max(curvature if factor is None else 1e-6 * curvature, cost * (factor or 1.0), 1e-12)
 
 
@@ -186,18 +192,3 @@ def _bordered(matrix: Array, right: Array, on: Array) -> tuple[Array, Array]:
     top = xp.concat([matrix, on[:, :, None]], axis=2)
     bottom = xp.concat([on[:, None, :], xp.zeros_like(on[:, None, :1])], axis=2)
     return xp.concat([top, bottom], axis=1), xp.concat([right, xp.ones_like(right[:, :1])], axis=1)
-
-
-def _along(values: Float[Array, "N k"], columns: Array, shape_of: Float[Array, "N n"]) -> Float[Array, "N n"]:
-    """Values put back into the columns they were taken from; zero elsewhere."""
-    xp = namespace(values)
-    out = xp.zeros_like(shape_of)
-    rows = xp.arange(values.shape[0], device=values.device)[:, None]
-    out[rows, columns] = values
-    return out
-
-
-def _scatter(into: Array, rows: Array, values: Array) -> Array:
-    into = namespace(into).asarray(into, copy=True)
-    into[rows] = like(values, into)
-    return into
