@@ -14,12 +14,12 @@ import numpy as np
 from faemb import ITQ, Encoder, FastFAemb, Projection, Rotation, Whitening, hamming
 from faemb.evaluation import average_precision
 
-OBJECTS, VIEWS, PARTS, WIDTH = 100, 4, 150, 64
+OBJECTS, VIEWS, PARTS, WORDS, WIDTH = 100, 4, 150, 1500, 64
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    vocabulary = unit(rng.standard_normal((400, WIDTH)))
+    vocabulary = unit(rng.standard_normal((WORDS, WIDTH)))
     learning = [render(rng, vocabulary, new_object(rng)) for _ in range(300)]
     objects = [new_object(rng) for _ in range(OBJECTS)]
     images = [render(rng, vocabulary, thing) for thing in objects for _ in range(VIEWS)]
@@ -58,14 +58,14 @@ def main() -> None:
 
 def new_object(rng: np.random.Generator) -> np.ndarray:
     """Which words of the vocabulary an object shows; some often, as windows on a facade."""
-    return rng.choice(400, PARTS, p=rng.dirichlet(np.full(400, 0.5)))
+    return rng.choice(WORDS, PARTS, p=rng.dirichlet(np.full(WORDS, 0.2)))
 
 
 def render(rng: np.random.Generator, vocabulary: np.ndarray, thing: np.ndarray) -> np.ndarray:
-    seen = thing[rng.random(PARTS) < 0.6]
-    clutter = rng.integers(0, 400, PARTS)
+    seen = thing[rng.random(PARTS) < 0.75]
+    clutter = rng.integers(0, WORDS, PARTS // 2)
     words = vocabulary[np.concatenate([seen, clutter])]
-    return unit(words + 0.09 * rng.standard_normal(words.shape)).astype(np.float32)
+    return unit(words + 0.04 * rng.standard_normal(words.shape)).astype(np.float32)
 
 
 def unit(x: np.ndarray) -> np.ndarray:
