@@ -1,6 +1,7 @@
 """The array libraries that the contract suite runs on."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,17 @@ class Backend:
 
 def _installed() -> list[Backend]:
     found = [Backend("numpy", "cpu")]
-    try:
+    if find_spec("torch"):
         import torch
-    except ImportError:
-        return found
-    found.append(Backend("torch-cpu", "torch:cpu"))
-    if torch.cuda.is_available():
-        found.append(Backend("torch-cuda", "cuda"))
+
+        found.append(Backend("torch-cpu", "torch:cpu"))
+        if torch.cuda.is_available():
+            found.append(Backend("torch-cuda", "cuda"))
+    if find_spec("cupy"):
+        import cupy
+
+        if cupy.cuda.is_available():
+            found.append(Backend("cupy", "cupy"))
     return found
 
 

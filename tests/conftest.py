@@ -1,8 +1,5 @@
 """Fixtures for all tests. Shapes written in the types of the package are checked while tests run."""
 
-import os
-from pathlib import Path
-
 import jaxtyping
 import numpy as np
 import pytest
@@ -22,15 +19,3 @@ def rng() -> np.random.Generator:
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array library that is installed: NumPy always, PyTorch on the CPU and on a GPU where there is one."""
     return request.param
-
-
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The folder of real images, from the environment variable FAEMB_DATA."""
-    folder = os.environ.get("FAEMB_DATA", "")
-    if folder and Path(folder).is_dir():
-        return Path(folder)
-    reason = f"real images are needed: set FAEMB_DATA to their folder (now {folder!r})"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)

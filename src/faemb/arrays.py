@@ -11,7 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from faemb.errors import InputError, MissingExtraError
+from faemb.errors import FaembError, InputError, MissingExtraError
 
 Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
@@ -54,9 +54,11 @@ def like(values: Array, reference: Array, *, dtype: Any = None) -> Array:
 
 
 def on_device(x: Array, device: str) -> Array:
-    """x on the named device: "cpu" is NumPy, anything else PyTorch's, such as "cuda", "cuda:1" or "torch:cpu"."""
+    """x on the named device: "cpu" is NumPy, "cupy" CuPy, else PyTorch's, such as "cuda", "cuda:1" or "torch:cpu"."""
     if device == "cpu":
         return to_numpy(x)
+    if device == "cupy":
+        return _cupy().asarray(x if array_api_compat.is_cupy_array(x) else to_numpy(x))
     try:
         import torch
     except ImportError as error:
@@ -65,6 +67,14 @@ def on_device(x: Array, device: str) -> Array:
     if array_api_compat.is_torch_array(x):
         return x.to(place)
     return torch.as_tensor(np.array(to_numpy(x)), device=place)
+
+
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise FaembError('device="cupy" needs CuPy, in the build for your CUDA: pip install cupy-cuda13x') from error
+    return cupy
 
 
 def float64(x: Array) -> Array:

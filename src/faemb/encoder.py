@@ -30,7 +30,7 @@ Progress = Callable[[str, int, int], None]
 """Called with a stage's name, how much of it is done, and how much there is."""
 
 BATCH = 64
-_DENSE_ELEMENTS = 1 << 25
+_DENSE_ELEMENTS = 1 << 26
 
 
 class Encoded(NamedTuple):

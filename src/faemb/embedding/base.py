@@ -6,6 +6,7 @@ Each method of the paper is this sentence with two words changed (methods.py).
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, TypeVar
 
@@ -25,7 +26,7 @@ DEFAULT_SEED = 0
 E = TypeVar("E", bound="Embedding")
 
 
-class Embedding(Component):
+class Embedding(Component, ABC):
     """Base of the methods. `n_anchors` and `seed` are settings of every one of them.
 
     Learned: `anchors_` (n, d).
@@ -79,17 +80,17 @@ class Embedding(Component):
         """D, the length of one embedded descriptor."""
         return self.n_anchors * sum(term.width(self.width) for term in self.terms())
 
+    @abstractmethod
     def coding(self, like_x: Array) -> Coding:
         """a_j, with its arrays in the library, device and precision of the descriptors."""
-        raise NotImplementedError
 
+    @abstractmethod
     def terms(self) -> Sequence[Term]:
         """m, entry by entry."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leading_components(self) -> int:
         """How many of the first whitened components the paper discards for this method [DC17, Sec. 5.3]."""
-        raise NotImplementedError
 
     def _learn(self, x: Float[Array, "m d"]) -> None:
         self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed)

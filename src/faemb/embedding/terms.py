@@ -16,6 +16,7 @@ m is a polynomial of x whose coefficients depend on v only, so pool and project 
 B images, N descriptors each, d dimensions, n anchors, m entries of the term. `xt` is x with its axes swapped.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 
@@ -29,22 +30,26 @@ Anchors = Float[Array, "n d"]
 Coefficients = Float[Array, "B N n"]
 
 
-class Term:
+class Term(ABC):
     """`order` is the power of |r| that unit-length residuals divide by."""
 
     order: int = 0
 
+    @abstractmethod
     def width(self, d: int) -> int:
-        raise NotImplementedError
+        """m, the number of entries per anchor."""
 
+    @abstractmethod
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n m"]:
-        raise NotImplementedError
+        """The rows, from the residuals r."""
 
+    @abstractmethod
     def pool(self, xt: Rows, v: Anchors, a: Coefficients) -> Float[Array, "B n m"]:
-        raise NotImplementedError
+        """The sum of the rows."""
 
+    @abstractmethod
     def project(self, xt: Rows, v: Anchors, a: Coefficients, t: Float[Array, "B n m"]) -> Float[Array, "B N"]:
-        raise NotImplementedError
+        """The inner product of each row with t."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Codings that are the solution of a weighted l1 regression on the anchors (weighted_l1.py): FAemb's and TLCC's."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +17,9 @@ class Sparse(Coding):
 
     sum_to_one: ClassVar[bool]
 
+    @abstractmethod
     def costs(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
-        raise NotImplementedError
+        """What a unit of each coefficient costs."""
 
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         return like(WeightedL1(self.anchors, self.sum_to_one).solve(x, self.costs(x)), x)
