@@ -105,7 +105,7 @@ def test_inputs_stay_as_they_are(backend: Backend, x: np.ndarray) -> None:
 
 @pytest.mark.parametrize("bits", [0, -8, 4, 12, 511])
 def test_bits_that_do_not_fill_bytes_are_refused(backend: Backend, x: np.ndarray, bits: int) -> None:
-    with pytest.raises(InputError, match=f"bits is {bits}; expected a positive multiple of 8"):
+    with pytest.raises(InputError, match=f"bits is {bits}; expected"):
         ITQ(bits).fit(backend.array(x))
 
 

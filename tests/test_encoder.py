@@ -1,15 +1,19 @@
 """The whole pipeline on rendered sets: every order of stages, its limits, and what comes out for odd images."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.utils.validation import check_is_fitted
 
 from backends import Backend
 from faemb import ITQ, VLAD, Encoder, FastFAemb, Projection, Rotation, Whitening
 from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.persistence import load, save
 from faemb.pooling import POOLINGS
-from faemb.presets import NAMES, VARIANTS, preset
+from faemb.presets import COLLECTION, PUBLISHED, VARIANTS, preset
 
 WIDTH = 12
 OBJECTS = 8
@@ -105,6 +109,34 @@ def test_an_image_with_one_descriptor_has_a_direction(images, learning) -> None:
     np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_the_order_of_descriptors_does_not_matter(pooling: str, images, learning, rng: np.random.Generator) -> None:
+    encoder = small(pooling=pooling).fit(learning)
+    shuffled = [image[rng.permutation(len(image))] for image in images]
+    np.testing.assert_allclose(np.sum(encoder.encode(images) * encoder.encode(shuffled), axis=1), 1, atol=1e-4)
+
+
+def test_empty_learning_images_change_nothing(images, learning) -> None:
+    empty = [np.zeros((0, WIDTH), np.float32)] * 30
+    with_them = small(rotation=Rotation("whiten")).fit([*learning, *empty]).encode(images)
+    np.testing.assert_allclose(small(rotation=Rotation("whiten")).fit(learning).encode(images), with_them, atol=1e-6)
+
+
+def test_a_fit_that_fails_leaves_what_was_learned(images, learning) -> None:
+    encoder = small(rotation=Rotation("whiten")).fit(learning)
+    mark, vectors = encoder.fingerprint, encoder.encode(images)
+    with pytest.raises(InputError, match="span 4 directions"):
+        encoder.fit([learning[0][:5] + 1])
+    assert encoder.fingerprint == mark
+    np.testing.assert_array_equal(encoder.encode(images), vectors)
+
+
+def test_scikit_learn_agrees_on_what_is_fitted(learning) -> None:
+    with pytest.raises(SklearnNotFitted):
+        check_is_fitted(small())
+    check_is_fitted(small().fit(learning))
+
+
 def test_weights_explain_the_vector(images, learning) -> None:
     encoder = small(power=1).fit(learning)
     result = encoder.explain(images[:3])
@@ -186,8 +218,16 @@ def test_wrong_width_is_explained(learning) -> None:
     ("changes", "message"),
     [
         ({"pooling": "max"}, "expected one of sum, exact, clipped, gmp"),
-        ({"order": "both"}, 'expected "paper" or "released"'),
-        ({"power": 0}, "expected more than 0"),
+        ({"order": "both"}, "expected one of paper, released"),
+        ({"power": 0}, "power is 0; expected a number, more than 0, at most 1"),
+        ({"keep": 0}, "keep is 0; expected a whole number, 1 or more"),
+        ({"discard_after": -3}, "discard_after is -3"),
+        ({"discard_after": 79}, "discard_after is 79, and the vectors have 78 components"),
+        ({"sample": 0}, "sample is 0"),
+        ({"whitening_rows": 0}, "whitening_rows is 0"),
+        ({"whitening": Whitening(floor=float("nan"))}, "floor is nan"),
+        ({"rotation": Rotation(max_axes=0)}, "max_axes is 0"),
+        ({"device": "no-such-device"}, "cannot use device='no-such-device'|needs the extra 'torch'"),
     ],
 )
 def test_settings_that_make_no_sense_are_explained(changes: dict, message: str, learning) -> None:
@@ -212,12 +252,28 @@ def test_fewer_descriptors_than_dimensions_still_fit(images, learning) -> None:
     assert np.isfinite(vectors).all()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", NAMES)
-def test_every_preset_is_a_valid_encoder(name: str, variant: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "variant"), [*((name, None) for name in COLLECTION), *itertools.product(PUBLISHED, VARIANTS)]
+)
+def test_every_preset_is_a_valid_encoder(name: str, variant: str | None) -> None:
     encoder = preset(name, variant, rotation=True)
     assert not encoder.is_fitted
     assert clone(encoder).get_params(deep=False).keys() == encoder.get_params(deep=False).keys()
+
+
+@pytest.mark.parametrize("name", ["small", "f-faemb-8"])
+def test_an_unknown_variant_is_explained(name: str) -> None:
+    with pytest.raises(InputError, match="has no variant 'original'"):
+        preset(name, "original")
+
+
+def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> None:
+    objects = [rng.standard_normal((60, 40)) for _ in range(OBJECTS)]
+    views = [o + 0.2 * rng.standard_normal(o.shape) for o in objects for _ in range(2)]
+    learning = [rng.standard_normal((150, 40)) for _ in range(60)]
+    encoder = preset("small", whitening_rows=1).fit(learning)
+    assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 2 - encoder.whitening.null_directions
+    assert partner_found(encoder.encode(views)) == 1
 
 
 def test_an_unknown_preset_is_explained() -> None:

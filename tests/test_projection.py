@@ -102,7 +102,7 @@ def test_inputs_stay_as_they_are(backend: Backend, x: np.ndarray) -> None:
 
 @pytest.mark.parametrize("dimension", [0, -1, 9])
 def test_an_impossible_dimension_is_explained(backend: Backend, x: np.ndarray, dimension: int) -> None:
-    with pytest.raises(InputError, match=f"dimension is {dimension}; expected 1 to 8"):
+    with pytest.raises(InputError, match=f"dimension is {dimension}; expected a whole number, 1 to 8"):
         Projection(dimension).fit(backend.array(x))
 
 
@@ -130,3 +130,19 @@ def test_an_unfitted_projection_says_so(backend: Backend, x: np.ndarray, dimensi
         _ = Projection(dimension).width
     with pytest.raises(NotFittedError, match="Projection has learned nothing yet"):
         Projection(dimension, unit_before=True).transform(backend.array(x))
+
+
+def test_integers_are_projected_as_numbers(backend: Backend, rng: np.random.Generator) -> None:
+    sift = rng.integers(0, 200, (40, 8)).astype(np.uint8)
+    projection = Projection(3).fit(backend.array(sift))
+    expected = to_numpy(projection.transform(backend.array(sift.astype(np.float32))))
+    np.testing.assert_array_equal(to_numpy(projection.transform(backend.array(sift))), expected)
+    assert np.ptp(expected) > 1
+
+
+def test_a_projection_checks_its_input(backend: Backend, rng: np.random.Generator) -> None:
+    projection = Projection(3).fit(backend.array(rng.standard_normal((40, 8))))
+    with pytest.raises(InputError, match="descriptors have 5 columns; this model was fitted on 8"):
+        projection.transform(backend.array(np.ones((2, 5))))
+    with pytest.raises(InputError, match="NaN"):
+        projection.transform(backend.array(np.full((2, 8), np.nan)))

@@ -239,7 +239,7 @@ def test_a_wrong_width_is_explained(backend: Backend, rng: np.random.Generator) 
 
 def test_an_unknown_variant_is_explained(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users call it: the tests' own check is off
-    with pytest.raises(InputError, match='\'twist\'; expected "whiten" or "rotate"'):
+    with pytest.raises(InputError, match="'twist'; expected one of whiten, rotate"):
         Rotation("twist").fit(learning_vectors(rng, 6, 4))
 
 

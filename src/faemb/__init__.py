@@ -4,6 +4,7 @@ from faemb.binary import ITQ, hamming
 from faemb.embedding import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation
 from faemb.encoder import Encoder
 from faemb.errors import FaembError
+from faemb.presets import preset
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.whitening import Whitening
@@ -25,4 +26,5 @@ __all__ = [
     "Triangulation",
     "Whitening",
     "hamming",
+    "preset",
 ]

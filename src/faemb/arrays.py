@@ -64,9 +64,11 @@ def on_device(x: Array, device: str) -> Array:
     except ImportError as error:
         raise MissingExtraError(f"device={device!r}", "torch") from error
     place = device.removeprefix("torch:")
-    if array_api_compat.is_torch_array(x):
-        return x.to(place)
-    return torch.as_tensor(np.array(to_numpy(x)), device=place)
+    tensor = x if array_api_compat.is_torch_array(x) else torch.as_tensor(np.array(to_numpy(x)))
+    try:
+        return tensor.to(place)
+    except (RuntimeError, AssertionError) as error:  # PyTorch's ways to say that there is no such device
+        raise InputError(f"PyTorch cannot use device={device!r} here ({str(error).splitlines()[0]})") from error
 
 
 def _cupy() -> Any:

@@ -14,6 +14,7 @@ from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
+from faemb.settings import require_whole
 
 
 class ITQ(Component):
@@ -25,7 +26,9 @@ class ITQ(Component):
         self.bits, self.iterations, self.seed = bits, iterations, seed
 
     def fit(self, vectors: MatrixLike) -> "ITQ":
-        if self.bits < 8 or self.bits % 8:
+        require_whole("bits", self.bits, 8)
+        require_whole("iterations", self.iterations, 0)
+        if self.bits % 8:
             raise InputError(
                 f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes"
             )

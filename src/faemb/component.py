@@ -38,6 +38,9 @@ class Component(BaseEstimator):
     def is_fitted(self) -> bool:
         return all(hasattr(self, name) for name in self.learned)
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
     def require_fitted(self) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} has learned nothing yet; call fit(descriptors) first")

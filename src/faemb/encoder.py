@@ -20,16 +20,19 @@ from faemb.component import Component
 from faemb.embedding import Embedding
 from faemb.errors import FormatError, InputError
 from faemb.normalise import power_law, unit_length
-from faemb.pooling import Gram, check_pooling, weights
+from faemb.pooling import POOLINGS, Gram, weights
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
+from faemb.settings import require_choice, require_kind, require_number, require_whole
 from faemb.whitening import Moments, Whitening
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name, how much of it is done, and how much there is."""
 
 BATCH = 64
+ORDERS = ("paper", "released")
+PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
 _DENSE_ELEMENTS = 1 << 26
 
 
@@ -104,8 +107,19 @@ class Encoder(Component):
         return length if self.keep is None else min(self.keep, length)
 
     def fit(self, images: SetsLike, *, progress: Progress | None = None) -> "Encoder":
-        """Learn every stage from the descriptors of unlabelled images."""
+        """Learn every stage from the descriptors of unlabelled images. If it fails, what was learned before stays."""
         self._check_settings()
+        before = [(part, dict(part.__dict__)) for part in self.parts().values()]
+        try:
+            self._fit(images, progress)
+        except BaseException:
+            for part, state in before:
+                part.__dict__.clear()
+                part.__dict__.update(state)
+            raise
+        return self
+
+    def _fit(self, images: SetsLike, progress: Progress | None) -> None:
         sets = self._on_device(as_sets(images))
         if sets.flat.shape[0] == 0:
             raise InputError("the learning images hold no descriptors at all; give images with local features")
@@ -114,16 +128,22 @@ class Encoder(Component):
         if self.projection is not None:
             report("projection", 0, 1)
             self.projection.fit(rows)
-            rows = self.projection.transform(rows)
+            rows = self.projection.project(rows)
         report("anchors", 0, 1)
         self.embedding.fit(rows)
         if self.whitening is not None:
             moments = self._moments(sets, report)
             report("whitening", 0, 1)
             self.whitening.fit(moments, discard=self.embedding.leading_components())
+        if self.discard_after >= self._pooled_length():
+            raise InputError(
+                f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
+                "discard fewer"
+            )
         if self.rotation is not None:
-            self.rotation.fit(self._before_rotation(self._pooled(sets, report, "rotation").vectors))
-        return self
+            shown = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
+            self.rotation.fit(self._before_rotation(self._pooled(sets.select(shown), report, "rotation").vectors))
+        report("done", 1, 1)
 
     def encode(self, images: SetsLike, *, progress: Progress | None = None) -> Float[np.ndarray, "B D"]:
         """One unit-length vector per image, in NumPy; the zero vector for an image without descriptors."""
@@ -156,11 +176,17 @@ class Encoder(Component):
         return persistence.fingerprint(self)
 
     def _check_settings(self) -> None:
-        check_pooling(self.pooling)
-        if self.order not in ("paper", "released"):
-            raise InputError(f'order is {self.order!r}; expected "paper" or "released"')
-        if not 0 < self.power <= 1:
-            raise InputError(f"power is {self.power}; expected more than 0, and 1 for no power law")
+        for name, kind in PARTS.items():
+            require_kind(name, getattr(self, name), kind, optional=kind is not Embedding)
+        require_choice("pooling", self.pooling, POOLINGS)
+        require_choice("order", self.order, ORDERS)
+        require_number("power", self.power, above=0, most=1)
+        require_whole("discard_after", self.discard_after, 0)
+        require_whole("sample", self.sample, 1)
+        require_whole("seed", self.seed, 0)
+        require_number("whitening_rows", self.whitening_rows, above=0)
+        if self.keep is not None:
+            require_whole("keep", self.keep, 1)
         if self.whitening is not None and getattr(self.embedding, "normalise_cells", False):
             raise InputError("normalise_cells works on vectors that are not whitened; set whitening=None")
 
@@ -168,11 +194,11 @@ class Encoder(Component):
         return DescriptorSets(on_device(sets.flat, self.device), sets.offsets)
 
     def _projected(self, x: Array) -> Array:
-        return x if self.projection is None else self.projection.transform(x)
+        return x if self.projection is None else self.projection.project(x)
 
     def _moments(self, sets: DescriptorSets, report: Progress) -> Moments:
         """Statistics of embedded descriptors, in float64 from the projection on."""
-        wanted = int(self.whitening_rows * self.embedding.dimension)
+        wanted = max(1, int(self.whitening_rows * self.embedding.dimension))
         rows = sets.sample(wanted, self.seed + 1)
         step = max(256, _DENSE_ELEMENTS // self.embedding.dimension)
         total: Moments | None = None

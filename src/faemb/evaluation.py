@@ -12,12 +12,12 @@ from faemb.errors import InputError
 
 def average_precision(ranking: Iterable[int], relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
     """Area under the precision-recall curve of one ranking of distinct images, best first; those absent are missed."""
-    skipped = set(ignored)
-    wanted = set(relevant) - skipped
+    skipped = {int(image) for image in ignored}
+    wanted = {int(image) for image in relevant} - skipped
     if not wanted:
         raise InputError("a query without relevant images has no average precision; leave it out of the mean")
     area, found = 0.0, 0
-    judged = (image for image in ranking if image not in skipped)
+    judged = (image for image in dict.fromkeys(int(image) for image in ranking) if image not in skipped)
     for position, image in enumerate(judged):
         if image in wanted:
             before = found / position if position else 1.0

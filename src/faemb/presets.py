@@ -1,6 +1,6 @@
 """Named settings of the whole pipeline, as data: one entry per published row, and the defaults for collections.
 
-    preset("f-faemb-16")                  as the paper prints it [DC17, Sec. 5]
+    preset("f-faemb-16")                  as the paper describes it [DC17, Sec. 5]; notes below say where it is silent
     preset("f-faemb-16", "released")      as the code that its group released does it
     preset("small")                       what a folder of photographs gets
 
@@ -37,6 +37,7 @@ class Variant:
     anchors: str
     fast_mu: float
     restarts: int
+    floor: float
     raise_last: int
     discard_before: int | None
     discard_after_factor: int
@@ -63,6 +64,7 @@ VARIANTS = {
         # descriptors of unit length; 1e-3 is the group's own value for learned anchors.
         fast_mu=1e-3,
         restarts=1,
+        floor=1e-6,  # the paper says nothing; without one, directions near rounding speak as loudly as any
         raise_last=0,
         discard_before=None,  # d, 128 or d(d+1)/2: the method knows
         discard_after_factor=0,
@@ -76,6 +78,7 @@ VARIANTS = {
         anchors="kmeans",
         fast_mu=1e-2,
         restarts=5,
+        floor=0.0,
         raise_last=128,
         discard_before=0,
         discard_after_factor=2,  # twice the paper's count, after aggregation and rotation
@@ -103,15 +106,21 @@ COLLECTION = {"small": 8, "medium": 16}
 NAMES = (*COLLECTION, *PUBLISHED)
 
 
-def preset(name: str, variant: str = "paper", *, rotation: bool = False, **changes: Any) -> Encoder:
-    """An unfitted encoder; `rotation` adds rotation normalisation (+RN), `changes` are settings of the encoder."""
+def preset(name: str, variant: str | None = None, *, rotation: bool = False, **changes: Any) -> Encoder:
+    """An unfitted encoder.
+
+    `variant` is "paper" (the default) or "released"; `rotation` adds rotation normalisation (+RN); `changes` are
+    settings of the encoder.
+    """
     if name not in NAMES:
         raise InputError(f"no preset is called {name!r}; there are {', '.join(NAMES)}")
-    if variant not in VARIANTS:
-        raise InputError(f"no variant is called {variant!r}; there are {', '.join(VARIANTS)}")
-    settings = _collection(COLLECTION[name]) if name in COLLECTION else _published(name, VARIANTS[variant])
+    if variant is not None and (variant not in VARIANTS or name in COLLECTION):
+        known = f"there are {', '.join(VARIANTS)}" if name in PUBLISHED else "it has none"
+        raise InputError(f"the preset {name!r} has no variant {variant!r}; {known}")
+    chosen = VARIANTS[variant or "paper"]
+    settings = _collection(COLLECTION[name]) if name in COLLECTION else _published(name, chosen)
     if rotation:
-        settings["rotation"] = Rotation(VARIANTS[variant].rotation)
+        settings["rotation"] = Rotation(chosen.rotation)
     return Encoder(**{**settings, **changes})
 
 
@@ -129,7 +138,7 @@ def _published(name: str, variant: Variant) -> dict[str, Any]:
     return {
         "embedding": _method(family.method, int(count), variant),
         "projection": Projection(family.width, unit_before=variant.unit_before, unit_after=variant.unit_after),
-        "whitening": Whitening(discard=variant.discard_before, raise_last=variant.raise_last),
+        "whitening": Whitening(discard=variant.discard_before, floor=variant.floor, raise_last=variant.raise_last),
         "order": variant.order,
         "discard_after": variant.discard_after_factor * _paper_discard(family),
     }

@@ -6,12 +6,13 @@ mean and scales to unit length before the PCA, and scales to unit length again a
 
 from jaxtyping import Float
 
-from faemb.arrays import Array, contiguous, float64, namespace
+from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, namespace
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
 from faemb.normalise import unit_length
 from faemb.sets import SetsLike, as_sets
+from faemb.settings import require_whole
 
 
 class Projection(Component):
@@ -33,16 +34,16 @@ class Projection(Component):
         d = self._dimension(x)
         if x.shape[0] == 0:
             raise InputError("there are no training descriptors; give at least one image that has some")
-        self.mean_ = xp.astype(xp.mean(float64(x), axis=0), x.dtype)
+        mean = xp.astype(xp.mean(float64(x), axis=0), x.dtype)
         if self.dimension is None:
-            self.axes_ = xp.eye(d, dtype=x.dtype, device=x.device)
-            return self
-        axes = principal_axes(self._centred(x), d)[2]
-        if axes.shape[0] < d:
+            axes = xp.eye(d, dtype=x.dtype, device=x.device)
+        else:
+            axes = principal_axes(self._centred(x, mean), d)[2].T
+        if axes.shape[1] < d:
             raise InputError(
-                f"{x.shape[0]} training descriptors span {axes.shape[0]} directions; a PCA to {d} dimensions needs more"
+                f"{x.shape[0]} training descriptors span {axes.shape[1]} directions; a PCA to {d} dimensions needs more"
             )
-        self.axes_ = contiguous(xp.astype(axes.T, x.dtype))
+        self.mean_, self.axes_ = mean, contiguous(xp.astype(axes, x.dtype))
         return self
 
     @property
@@ -51,21 +52,24 @@ class Projection(Component):
         self.require_fitted()
         return int(self.mean_.shape[0])
 
-    def transform(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d"]:
-        """Checked descriptors, projected."""
-        self.require_fitted()
+    def transform(self, x: MatrixLike) -> Float[Array, "N d"]:
+        """Descriptors, projected."""
+        return self.project(as_matrix(x, "descriptors", width=self.width))
+
+    def project(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d"]:
+        """The same for checked descriptors of one image or of a padded batch: the inner call of the encoder."""
         # Without PCA and without scaling there is nothing to do, and RootSIFT stays on its sphere.
         if self.dimension is None and not self.unit_before:
             return unit_length(x) if self.unit_after else x
-        projected = self._centred(x) @ self._beside("axes_", x)
+        projected = self._centred(x, self._beside("mean_", x)) @ self._beside("axes_", x)
         return unit_length(projected) if self.unit_after else projected
 
-    def _centred(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d_in"]:
-        centred = x - self._beside("mean_", x)
+    def _centred(self, x: Float[Array, "*B N d_in"], mean: Float[Array, " d_in"]) -> Float[Array, "*B N d_in"]:
+        centred = x - mean
         return unit_length(centred) if self.unit_before else centred
 
     def _dimension(self, x: Array) -> int:
         width = int(x.shape[1])
-        if self.dimension is not None and not 1 <= self.dimension <= width:
-            raise InputError(f"dimension is {self.dimension}; expected 1 to {width}, the length of the descriptors")
+        if self.dimension is not None:
+            require_whole("dimension", self.dimension, 1, width)
         return self.dimension or width

@@ -20,8 +20,10 @@ from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, like, namespa
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import principal_axes
+from faemb.settings import require_choice, require_number, require_whole
 
 MAX_AXES = 1024
+VARIANTS = ("whiten", "rotate")
 
 
 class Rotation(Component):
@@ -37,8 +39,9 @@ class Rotation(Component):
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
     def fit(self, vectors: MatrixLike) -> "Rotation":
-        if self.variant not in ("whiten", "rotate"):
-            raise InputError(f'the variant of the rotation is {self.variant!r}; expected "whiten" or "rotate"')
+        require_choice("variant", self.variant, VARIANTS)
+        require_whole("max_axes", self.max_axes, 1)
+        require_number("floor", self.floor, least=0, most=1)
         x = as_matrix(vectors, "image vectors")
         xp = namespace(x)
         if x.shape[0] < 2:

@@ -20,6 +20,7 @@ from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like
 from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import numerical_rank, symmetric_eigen
+from faemb.settings import require_number, require_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,11 @@ class Moments:
         return cls(int(y.shape[0]), mean, centred.T @ centred)
 
     def __add__(self, other: "Moments") -> "Moments":
+        if self.mean.shape != other.mean.shape:
+            raise InputError(
+                f"statistics of {self.mean.shape[0]} and of {other.mean.shape[0]} dimensions cannot be merged; "
+                "they come from different embeddings"
+            )
         total = self.count + other.count
         step = other.mean - self.mean
         scatter = self.scatter + other.scatter
@@ -138,10 +144,9 @@ class Whitening(Component):
         return moments.covariance + moments.mean[:, None] * moments.mean
 
     def _check_settings(self, discard: int, width: int) -> None:
-        if discard < 0:
-            raise InputError(f"discard is {discard}; expected 0 or more components to drop")
-        if not 0 <= self.raise_last < width:
-            raise InputError(f"raise_last is {self.raise_last}; expected 0 to {width - 1}, fewer than the dimensions")
+        require_whole("discard", discard, 0)
+        require_whole("raise_last", self.raise_last, 0, width - 1)
+        require_number("floor", self.floor, least=0, most=1)
 
     def _usable(self, values: Float[Array, " D"], moments: Moments) -> int:
         """Directions to keep: all that are not null, or all of them where the null ones are raised anyway."""

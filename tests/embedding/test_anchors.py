@@ -259,11 +259,11 @@ def test_kmeans_anchors_have_no_history(x: np.ndarray) -> None:
 
 
 BAD_SETTINGS = {
-    "order": ({"order": 3}, r"order is 3; expected 1 .* or 2"),
-    "mu": ({"mu": 0}, r"mu is 0; expected a positive number"),
-    "anchors": ({"anchors": "x"}, r"anchors is 'x'; expected \"kmeans\" or \"alternating\""),
-    "constant_scale": ({"constant_scale": -1}, r"scale.* is -1; expected 0 .* or a positive number"),
-    "linear_scale": ({"linear_scale": -1}, r"scale.* is -1; expected 0 .* or a positive number"),
+    "order": ({"order": 3}, r"order is 3; expected a whole number, 1 to 2"),
+    "mu": ({"mu": 0}, r"mu is 0; expected a number, more than 0"),
+    "anchors": ({"anchors": "x"}, r"anchors is 'x'; expected one of kmeans, alternating"),
+    "constant_scale": ({"constant_scale": -1}, r"scale is -1; expected a number, at least 0"),
+    "linear_scale": ({"linear_scale": -1}, r"scale is -1; expected a number, at least 0"),
     "linear_scale at order 1": ({"linear_scale": 1, "order": 1}, "linear_scale belongs to order 2"),
 }
 
@@ -285,5 +285,5 @@ def test_a_bad_setting_is_explained_before_given_anchors_embed(method: type, set
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_anchors_at_all_are_refused(method: type, x: np.ndarray) -> None:
-    with pytest.raises(InputError, match="n_anchors is 0; expected 1 or more"):
+    with pytest.raises(InputError, match="n_anchors is 0; expected a whole number, 1 or more"):
         method(0).fit(x)

@@ -119,6 +119,18 @@ def test_more_descriptors_than_dimensions_on_all_sides_end_in_finite_weights(
     np.testing.assert_allclose(contributions(others, fine), 1, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize("excess", [1.25, 1.6])
+def test_more_descriptors_than_dimensions_that_can_be_solved_are_solved_as_printed(
+    excess: float, backend: Backend, rng: np.random.Generator
+) -> None:
+    """On one side of the origin, if barely: slow to solve, and not to be mistaken for what has no solution."""
+    rows = rng.standard_normal((int(excess * 60), 60))
+    rows[:, 0] = np.abs(rows[:, 0])
+    (weights,), result, _ = solve(backend, [rows])
+    assert to_numpy(result.ridge)[0] == 0
+    np.testing.assert_allclose(contributions(weights, rows), 1, atol=1.01 * TOLERANCE)
+
+
 def test_nobody_votes(backend: Backend) -> None:
     y = backend.array(np.ones((1, 3)))
     result = democratic(lambda w: w, backend.array(np.zeros((1, 3), bool)), like_x=y)

@@ -20,6 +20,7 @@ from faemb.embedding.operator import Embedded
 from faemb.embedding.terms import Term
 from faemb.errors import InputError
 from faemb.sets import SetsLike, as_sets
+from faemb.settings import require_whole
 
 DEFAULT_SEED = 0
 
@@ -39,19 +40,23 @@ class Embedding(Component, ABC):
 
     def fit(self: E, descriptors: SetsLike) -> E:
         """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array."""
-        x = as_sets(descriptors).flat
-        if self.n_anchors < 1:
-            raise InputError(f"n_anchors is {self.n_anchors}; expected 1 or more")
-        self._learn(x)
+        self.check_settings()
+        self._learn(as_sets(descriptors).flat)
         return self
 
     def with_anchors(self: E, anchors: MatrixLike) -> E:
         """Use these anchors as they are, instead of learning them."""
+        self.check_settings()
         anchors = as_matrix(anchors, "anchors")
         if anchors.shape[0] != self.n_anchors:
             raise InputError(f"{anchors.shape[0]} anchors were given; this {type(self).__name__} has {self.n_anchors}")
-        self.anchors_ = anchors
+        self.anchors_ = namespace(anchors).asarray(anchors, copy=True)
         return self
+
+    def check_settings(self) -> None:
+        """Raise an InputError for a setting that makes no sense."""
+        require_whole("n_anchors", self.n_anchors, 1)
+        require_whole("seed", self.seed, 0)
 
     def embed(self, x: MatrixLike) -> Embedded:
         """Phi of one image as an operator; N may be 0."""

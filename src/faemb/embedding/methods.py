@@ -35,6 +35,7 @@ from faemb.embedding.terms import Constant, FisherPair, Linear, LocalLinear, Qua
 from faemb.errors import InputError
 from faemb.linear_algebra import symmetric_eigen
 from faemb.normalise import unit_length, unit_length_cells
+from faemb.settings import require_choice, require_number, require_whole
 
 
 class BoW(Embedding):
@@ -191,6 +192,11 @@ class TLCC(Embedding):
     def leading_components(self) -> int:
         return self.width
 
+    def check_settings(self) -> None:
+        super().check_settings()
+        require_number("mu", self.mu, above=0)
+        require_number("constant_scale", self.constant_scale, least=0)
+
 
 class _Taylor(Embedding):
     """What FAemb and FastFAemb share: everything but the coding.
@@ -233,13 +239,11 @@ class _Taylor(Embedding):
         return (Linear() if self.order == 1 else Quadratic()).width(self.width)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
-        self._check_settings()
         super().with_anchors(anchors)
         self.history_ = namespace(self.anchors_).sum(self.anchors_[:0], axis=1)
         return self
 
     def _learn(self, x: Float[Array, "m d"]) -> None:
-        self._check_settings()
         start = kmeans_anchors(x, self.n_anchors, seed=self.seed, restarts=self.restarts)
         self.with_anchors(start)
         if self.anchors == "alternating":
@@ -250,18 +254,16 @@ class _Taylor(Embedding):
     def _coding_on(self, anchors: np.ndarray) -> FunctionApproximation | Ridge:
         return self.coding_type(anchors, mu=self.mu, order=self.order)
 
-    def _check_settings(self) -> None:
-        if self.order not in (1, 2):
-            raise InputError(f"order is {self.order}; expected 1 (tangents) or 2 (with curvature)")
-        if not self.mu > 0:
-            raise InputError(f"mu is {self.mu}; expected a positive number, such as 0.01")
-        for name in ("constant_scale", "linear_scale"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} is {getattr(self, name)}; expected 0 (leave it out) or a positive number")
+    def check_settings(self) -> None:
+        super().check_settings()
+        require_whole("order", self.order, 1, 2)
+        require_whole("restarts", self.restarts, 1)
+        require_number("mu", self.mu, above=0)
+        require_number("constant_scale", self.constant_scale, least=0)
+        require_number("linear_scale", self.linear_scale, least=0)
+        require_choice("anchors", self.anchors, ("kmeans", "alternating"))
         if self.order == 1 and self.linear_scale:
             raise InputError("linear_scale belongs to order 2; at order 1 the linear term is the last, and unscaled")
-        if self.anchors not in ("kmeans", "alternating"):
-            raise InputError(f'anchors is {self.anchors!r}; expected "kmeans" or "alternating"')
 
 
 class FAemb(_Taylor):

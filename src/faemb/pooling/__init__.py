@@ -9,11 +9,11 @@ gmp       generalised max pooling: each descriptor is equally similar to the ima
 from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
-from faemb.errors import InputError
 from faemb.pooling.democratic import Democratic, democratic
 from faemb.pooling.generalised_max import generalised_max
 from faemb.pooling.gram import Gram
 from faemb.pooling.sinkhorn import sinkhorn
+from faemb.settings import require_choice
 
 POOLINGS = ("sum", "exact", "clipped", "gmp")
 
@@ -21,7 +21,6 @@ __all__ = [
     "POOLINGS",
     "Democratic",
     "Gram",
-    "check_pooling",
     "democratic",
     "generalised_max",
     "sinkhorn",
@@ -29,15 +28,10 @@ __all__ = [
 ]
 
 
-def check_pooling(name: str) -> None:
-    if name not in POOLINGS:
-        raise InputError(f"pooling is {name!r}; expected one of {', '.join(POOLINGS)}")
-
-
 def weights(gram: Gram, pooling: str, like_x: Array) -> Float[Array, "B N"]:
     """The weight of each descriptor of each image; 0 for padded rows and for zero vectors."""
     xp = namespace(like_x)
-    check_pooling(pooling)
+    require_choice("pooling", pooling, POOLINGS)
     if pooling == "exact":
         return democratic(gram.times, gram.votes, like_x=like_x).weights
     if pooling == "clipped":

@@ -10,12 +10,18 @@ _PROBES = 8
 
 
 def mean_diagonal(times: Callable[[Array], Array], mask: Float[Array, "B N"]) -> Float[Array, "B 1"]:
-    """Mean of K_ii over eight descriptors spread evenly through each image; `mask` is 1 for those with a vote."""
+    """Mean of K_ii over eight descriptors of each image; `mask` is 1 for those with a vote.
+
+    They are spread evenly over the descriptors as ranked by their similarity to the image's sum, so that the order in
+    which descriptors come does not matter.
+    """
     xp = namespace(mask)
-    rank = xp.cumulative_sum(mask, axis=1) * mask  # 1, 2, 3, ... along the descriptors with a vote
+    similarity = xp.where(mask > 0, times(mask), xp.full_like(mask, xp.inf))
+    rank = xp.argsort(xp.argsort(similarity, axis=1), axis=1)
     count = xp.sum(mask, axis=1, keepdims=True)
     total = xp.zeros_like(count)
     for probe in range(_PROBES):
-        chosen = xp.astype(rank == xp.floor(count * (probe / _PROBES)) + 1, mask.dtype) * mask
+        place = xp.astype(xp.floor(count * ((probe + 0.5) / _PROBES)), rank.dtype)
+        chosen = xp.astype(rank == place, mask.dtype) * mask
         total = total + xp.sum(chosen * times(chosen), axis=1, keepdims=True)
     return total / _PROBES
