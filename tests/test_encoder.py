@@ -109,6 +109,14 @@ def test_an_image_with_one_descriptor_has_a_direction(images, learning) -> None:
     np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-5)
 
 
+def test_an_image_whose_equation_has_no_solution_says_so(images, learning, rng: np.random.Generator) -> None:
+    crowd = rng.standard_normal((900, WIDTH)).astype(np.float32)  # in 78 dimensions
+    result = small().fit(learning).explain([images[0], crowd])
+    assert result.ridges[0] == 0
+    assert result.ridges[1] > 0
+    np.testing.assert_allclose(np.linalg.norm(result.vectors, axis=1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_the_order_of_descriptors_does_not_matter(pooling: str, images, learning, rng: np.random.Generator) -> None:
     encoder = small(pooling=pooling).fit(learning)

@@ -40,6 +40,8 @@ class Encoded(NamedTuple):
     vectors: Float[np.ndarray, "B D"]
     weights: list[Float[np.ndarray, " n"]]
     """Per image the weight of each of its descriptors, in their order: who speaks how loudly in the vector."""
+    ridges: Float[np.ndarray, " B"]
+    """Per image what had to be added to the equation of democracy: 0 where it holds as printed."""
 
 
 class Encoder(Component):
@@ -153,7 +155,7 @@ class Encoder(Component):
         """The vectors, and the weight of every descriptor in them."""
         sets = self._on_device(as_sets(images, width=self.width))
         pooled = self._pooled(sets, progress or (lambda stage, done, total: None), "encode")
-        return Encoded(to_numpy(self._finish(pooled.vectors)), pooled.weights)
+        return pooled._replace(vectors=to_numpy(self._finish(pooled.vectors)))
 
     def save(self, path: Any) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""
@@ -217,16 +219,18 @@ class Encoder(Component):
         xp = namespace(sets.flat)
         vectors = xp.zeros((len(sets), self._pooled_length()), dtype=sets.flat.dtype, device=sets.flat.device)
         shares = [np.zeros(0, np.float32)] * len(sets)
+        ridges = np.zeros(len(sets), np.float32)
         done = 0
         for batch in self._batches(sets):
             report(stage, done, len(sets))
             gram = self._gram(batch)
-            loudness = weights(gram, self.pooling, batch.x)
+            loudness, ridge = weights(gram, self.pooling, batch.x)
             vectors[like(batch.images, vectors, dtype=xp.int64)] = gram.vector(loudness)
             for image, row in zip(batch.images, to_numpy(loudness), strict=True):
                 shares[image] = row[: sets.counts[image]].astype(np.float32)
+            ridges[batch.images] = to_numpy(ridge)
             done += len(batch.images)
-        return Encoded(vectors if self.whitening else self.embedding.after_pooling(vectors), shares)
+        return Encoded(vectors if self.whitening else self.embedding.after_pooling(vectors), shares, ridges)
 
     def _batches(self, sets: DescriptorSets) -> Iterator[Batch]:
         size = 1 if self.pooling == "clipped" else BATCH

@@ -28,14 +28,18 @@ __all__ = [
 ]
 
 
-def weights(gram: Gram, pooling: str, like_x: Array) -> Float[Array, "B N"]:
-    """The weight of each descriptor of each image; 0 for padded rows and for zero vectors."""
-    xp = namespace(like_x)
+def weights(gram: Gram, pooling: str, like_x: Array) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
+    """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
+
+    The ridge is 0 but for images whose democratic equation has no solution as printed (democratic.py).
+    """
     require_choice("pooling", pooling, POOLINGS)
+    none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "exact":
-        return democratic(gram.times, gram.votes, like_x=like_x).weights
+        solved = democratic(gram.times, gram.votes, like_x=like_x)
+        return solved.weights, solved.ridge
     if pooling == "clipped":
-        return sinkhorn(gram.rows(), gram.votes)
+        return sinkhorn(gram.rows(), gram.votes), none
     if pooling == "gmp":
-        return generalised_max(gram.times, gram.votes, like_x=like_x)
-    return xp.astype(gram.real, like_x.dtype)
+        return generalised_max(gram.times, gram.votes, like_x=like_x), none
+    return namespace(like_x).astype(gram.real, like_x.dtype), none
