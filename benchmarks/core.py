@@ -1,24 +1,24 @@
 """Embedding, coding and aggregation at n = 16 and d = 45 (D = 16,560), one image having 1,000 descriptors.
 
-Data are rendered: Gaussian descriptors whose variances fall like those of RootSIFT after PCA. The whitening is learned
-from few samples (an eigendecomposition at D = 16,560 takes half an hour on two cores) and completed to a dense D x D
-matrix, so that every product costs what it costs with a real one.
+Data are rendered: Gaussian descriptors whose variances fall like those of RootSIFT after PCA. The whitening comes from
+a Cholesky factor, since an eigendecomposition at D = 16,560 would take many times longer than all the rest.
 """
 
 import time
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Result, best_seconds, peak_megabytes
 from faemb import FAemb, FastFAemb, Whitening
-from faemb.linear_algebra import principal_axes
 from faemb.pooling import Gram, democratic, sinkhorn
 from faemb.sets import Batch, as_sets, batches
 
 ANCHORS, WIDTH, DESCRIPTORS, IMAGES = 16, 45, 1000, 64
 EXPLICIT_IMAGES = 2
+WHITENING_ROWS = 25_000
 
 
 def run() -> Iterator[Result]:
@@ -28,7 +28,7 @@ def run() -> Iterator[Result]:
     with threadpool_limits(1):
         yield from embedding(FastFAemb(ANCHORS).with_anchors(method.anchors_), descriptors(rng, DESCRIPTORS))
         yield from codings(method, descriptors(rng, DESCRIPTORS))
-    yield from aggregation(method, rendered_whitening(method, training[:2500]), rng)
+    yield from aggregation(method, cholesky_whitening(method, rng), rng)
 
 
 def descriptors(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -139,17 +139,21 @@ def cosines(vectors: np.ndarray, references: list[np.ndarray]) -> Iterator[float
         yield float(vector @ reference / np.linalg.norm(vector) / np.linalg.norm(reference))
 
 
-def rendered_whitening(method: FastFAemb, training: np.ndarray) -> Whitening:
-    """A dense D x D whitening from few samples: exact in their span, at the level of its smallest variance elsewhere.
+def cholesky_whitening(method: FastFAemb, rng: np.random.Generator) -> Whitening:
+    """W = L^-1 with L L' the covariance: the same inner products as by eigenvectors, at a twentieth of the cost.
 
-    W = c (I + P diag(s) P'), P the samples' principal axes. The leading components are dropped as in a real one.
+    In float32 with a ridge, which is enough to time it and nothing else.
     """
-    mean, variances, axes = principal_axes(method.operator(training.astype(np.float64)).dense(), len(training) - 1)
-    gains = np.sqrt(variances[-1] / variances) - 1
-    gains[: method.leading_components()] = -1
-    matrix = (axes.T * gains).astype(np.float32) @ axes.astype(np.float32)
-    matrix[np.diag_indices(len(matrix))] += 1
+    width, batch = method.dimension, 2500
+    mean = method.operator(descriptors(rng, batch)).dense().mean(axis=0)
+    covariance = np.zeros((width, width), np.float32)
+    for _ in range(WHITENING_ROWS // batch):
+        rows = method.operator(descriptors(rng, batch)).dense()
+        rows -= mean
+        covariance += rows.T @ rows
+    covariance[np.diag_indices(width)] += 1e-4 * np.trace(covariance) / width
+    factor, _ = lapack.spotrf(covariance / WHITENING_ROWS, lower=1, overwrite_a=1, clean=1)
+    inverse, _ = lapack.strtri(factor, lower=1, overwrite_c=1)
     whitening = Whitening()
-    whitening.mean_, whitening.matrix_ = mean.astype(np.float32), matrix / np.float32(np.sqrt(variances[-1]))
-    whitening.eigenvalues_ = variances
+    whitening.mean_, whitening.matrix_, whitening.eigenvalues_ = mean, np.ascontiguousarray(inverse), np.ones(width)
     return whitening
