@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Result, best_seconds, peak_megabytes
+from benchmarks.report import Result, best_seconds, best_seconds_of_both, peak_megabytes
 from faemb import FAemb, FastFAemb, Whitening
 from faemb.pooling import Gram, democratic, sinkhorn
 from faemb.sets import Batch, as_sets, batches
@@ -39,8 +39,7 @@ def descriptors(rng: np.random.Generator, count: int) -> np.ndarray:
 def embedding(method: FastFAemb, x: np.ndarray) -> Iterator[Result]:
     """Never forming the rows, against forming them as the formula says."""
     ones = np.ones(len(x), np.float32)
-    pooling = best_seconds(lambda: method.operator(x).pool(ones), 60)
-    rows = best_seconds(lambda: dense_rows(method, x), 7)
+    pooling, rows = best_seconds_of_both(lambda: method.operator(x).pool(ones), lambda: dense_rows(method, x))
     own = best_seconds(lambda: method.operator(x).dense(), 5)
     per_descriptor = 1e6 / len(x)
     yield Result("coefficients + pool, one core", pooling * per_descriptor, "µs/descriptor", "<= 10")
@@ -66,7 +65,7 @@ def codings(method: FastFAemb, x: np.ndarray) -> Iterator[Result]:
     wide = x.astype(np.float64)
     exact = FAemb(ANCHORS).with_anchors(method.anchors_).coding(wide)
     residual = float(exact.kkt_residual(wide, exact.weights(wide)).max())
-    closed, solved = best_seconds(lambda: fast.weights(x), 60), best_seconds(lambda: slow.weights(x), 30)
+    closed, solved = best_seconds_of_both(lambda: fast.weights(x), lambda: slow.weights(x), 60)
     yield Result("F-FAemb coding, one core", closed * 1e6 / len(x), "µs/descriptor")
     yield Result("FAemb coding, one core", solved * 1e6 / len(x), "µs/descriptor")
     yield Result("FAemb coding / F-FAemb coding", solved / closed, "times", "<= 10")

@@ -39,6 +39,14 @@ def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
+def best_seconds_of_both(
+    short: Callable[[], object], long: Callable[[], object], rounds: int = 20
+) -> tuple[float, float]:
+    """The fastest run of each, taken in turns: a machine that slows down for a while slows both."""
+    pairs = [(best_seconds(short, 15), best_seconds(long, 1)) for _ in range(rounds)]
+    return min(first for first, _ in pairs), min(second for _, second in pairs)
+
+
 def peak_megabytes(run: Callable[[], object]) -> float:
     """The most memory that `run` held at once beyond what was there before it."""
     tracemalloc.start()

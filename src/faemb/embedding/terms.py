@@ -16,6 +16,8 @@ m is a polynomial of x whose coefficients depend on v only, so pool and project 
 B images, N descriptors each, d dimensions, n anchors, m entries of the term. `xt` is x with its axes swapped.
 """
 
+import math
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
@@ -192,9 +194,8 @@ class FisherPair(Term):
 
 def _upper_products(xt: Rows) -> Float[Array, "B u N"]:
     """x_i x_j for i <= j: whole rows in place, so that every product runs along contiguous memory."""
-    xp = namespace(xt)
     images, d, rows = xt.shape
-    products = xp.empty((images, d * (d + 1) // 2, rows), dtype=xt.dtype, device=xt.device)
+    products = _workspace((images, d * (d + 1) // 2, rows), xt)
     start = 0
     for k in range(d):
         part = products[:, start : start + d - k]
@@ -202,6 +203,24 @@ def _upper_products(xt: Rows) -> Float[Array, "B u N"]:
         part *= xt[:, k:]
         start += d - k
     return products
+
+
+_memory = threading.local()
+
+
+def _workspace(shape: tuple[int, ...], reference: Array) -> Array:
+    """Uninitialised memory for a result that is used up before the next one is asked for.
+
+    On the host it is kept, one block per thread: fresh pages from the system for every block cost as much as filling
+    them. PyTorch and CuPy keep their own.
+    """
+    if not isinstance(reference, np.ndarray):
+        return namespace(reference).empty(shape, dtype=reference.dtype, device=reference.device)
+    size = math.prod(shape)
+    kept = getattr(_memory, "block", None)
+    if kept is None or kept.dtype != reference.dtype or kept.size < size:
+        kept = _memory.block = np.empty(size, reference.dtype)
+    return kept[:size].reshape(shape)
 
 
 def _upper_indices(v: Anchors) -> tuple[Array, Array]:
