@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import core
+from benchmarks import core, features
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
-BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {"core": core.run}
+BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {"core": core.run, "features": features.run}
 
 
 def main(names: list[str]) -> int:

@@ -1,5 +1,8 @@
 """Fixtures for all tests. Shapes written in the types of the package are checked while tests run."""
 
+import os
+from pathlib import Path
+
 import jaxtyping
 import numpy as np
 import pytest
@@ -13,6 +16,18 @@ from backends import BACKENDS, Backend  # noqa: E402
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20170306)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Real photographs and a real network, which are not part of the project; CONTRIBUTING.md says what is expected."""
+    folder = Path(os.environ.get("FAEMB_DATA", ""))
+    if os.environ.get("FAEMB_DATA") and folder.is_dir():
+        return folder
+    reason = "needs real data: set FAEMB_DATA to a folder that holds affine/, holidays811/, models/ and so on"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)

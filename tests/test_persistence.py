@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,7 +115,8 @@ def assert_equal(found: Component, expected: Component) -> None:
 
 
 def test_every_public_component_has_an_example_here() -> None:
-    public = {name for name, kind in Component.registry.items() if kind.__module__.startswith("faemb.")}
+    known = {name: kind.__module__ for name, kind in Component.registry.items()}
+    public = {name for name, home in known.items() if home.startswith("faemb.") and "features" not in home}
     assert {type(example).__name__ for example in COMPONENTS.values()} == public - {"Embedding"}
 
 
@@ -159,9 +162,22 @@ def test_numpy_numbers_come_back_as_plain_ones(path: Path) -> None:
 
 
 def test_a_setting_that_is_no_number_or_text_is_refused(path: Path) -> None:
-    with pytest.raises(InputError, match="the setting floor is a list; only finite numbers, texts and components"):
-        save(Whitening().set_params(floor=[1]), path)
+    with pytest.raises(InputError, match="the setting floor is a set; only finite numbers, texts and components"):
+        save(Whitening().set_params(floor={1}), path)
     assert not path.exists()
+
+
+def test_lists_of_numbers_mean_the_same_as_tuples() -> None:
+    settings, _ = describe(Whitening().set_params(floor=(1, 2.5)))
+    assert settings["settings"]["floor"] == [1, 2.5]
+    assert fingerprint(Whitening().set_params(floor=(1, 2.5))) == fingerprint(Whitening().set_params(floor=[1, 2.5]))
+
+
+def test_a_class_that_nothing_has_imported_yet_is_found(path: Path) -> None:
+    save(ITQ(8), path)
+    code = f"from faemb.persistence import load; print(load({str(path)!r}))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    assert "ITQ" in told.stdout
 
 
 def test_saving_again_replaces_the_file(whitening: Whitening, path: Path) -> None:

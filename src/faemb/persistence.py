@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+import faemb
 from faemb.arrays import to_numpy
 from faemb.component import Component
 from faemb.errors import FaembError, FormatError, InputError
+from faemb.storage import replacing
 
 FORMAT = "faemb-model"
 VERSION = 1
@@ -32,21 +33,11 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
     tree, arrays = describe(component)
     mark = fingerprint_of(tree, arrays)
     header = {"format": FORMAT, "version": str(VERSION), "fingerprint": mark, "model": json.dumps(tree)}
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"cannot write {target}: the folder {target.parent} does not exist; make it first")
-    if target.is_dir():
-        raise InputError(f"cannot write {target}: it is a folder; give the name of a file")
-    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
-        _write(arrays, header, temporary)
-        os.replace(temporary, target)
-        if os.name == "posix":
-            _sync(target.parent)
-    except (OSError, SafetensorError) as error:
-        raise FaembError(f"cannot write {target}: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            _write(arrays, header, temporary)
+    except SafetensorError as error:
+        raise FaembError(f"cannot write {path}: {error}") from error
     return mark
 
 
@@ -101,6 +92,8 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value  # 1 and 1.0 are the same setting
+    if isinstance(value, list | tuple):
+        return [_plain(part, name) for part in value]
     raise InputError(
         f"the setting {name} is a {type(value).__name__}; only finite numbers, texts and components can be saved"
     )
@@ -131,9 +124,7 @@ def _check(header: dict[str, str], path: Path) -> None:
 
 
 def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
-    kind = Component.registry.get(tree["component"])
-    if kind is None:
-        raise FormatError(f"it holds a {tree['component']!r}, which this version of faemb does not know")
+    kind = _kind(tree["component"])
     settings = {
         name: _build(value, arrays, f"{prefix}{name}.") if isinstance(value, dict) else value
         for name, value in tree["settings"].items()
@@ -145,21 +136,22 @@ def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
     return component
 
 
+def _kind(name: str) -> type[Component]:
+    """The class of this name; the package's modules are imported when first used, so it may not be there yet."""
+    if name not in Component.registry:
+        for public in faemb.__all__:
+            getattr(faemb, public)
+    if name not in Component.registry:
+        raise FormatError(f"it holds a {name!r}, which this version of faemb does not know")
+    return Component.registry[name]
+
+
 def _write(arrays: dict[str, np.ndarray], header: dict[str, str], path: Path) -> None:
     path.touch()
     mode = path.stat().st_mode  # what the umask allows; safetensors would leave the file to its owner alone
     save_file(arrays, path, metadata=header)
     path.chmod(mode)
-    _sync(path)
 
 
 def _line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

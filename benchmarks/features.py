@@ -1,0 +1,132 @@
+"""Local features: matching quality, speed on one core, and memory, beside OpenCV's SIFT (and pyhesaff, if installed)."""
+
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import mean
+
+import cv2
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks import affine
+from benchmarks.report import Result, best_seconds
+from faemb.features.hessian_affine import HessianAffine
+from faemb.features.hessian_affine.patches import sources
+from faemb.features.image import as_image
+
+_ROUNDS = 4
+
+
+def run() -> Iterator[Result]:
+    folder = affine.data_folder()
+    if folder is None:
+        print("benchmark of features left out: set FAEMB_DATA to a folder that holds affine/graf and so on")
+        return
+    yield from quality(folder / "affine")
+    yield from speed(folder / "affine")
+    yield memory(folder / "affine")
+
+
+def quality(folder: Path) -> Iterator[Result]:
+    results = list(affine.run(folder))
+    print(affine.markdown(results))
+    for ours, other in (("faemb, upright", "OpenCV SIFT, upright"), ("faemb, rotation-invariant", "OpenCV SIFT")):
+        correct = {
+            name: {result.sequence: result.correct for result in results if result.method == name}
+            for name in (ours, other)
+        }
+        ratio = mean(correct[ours].values()) / mean(correct[other].values())
+        yield Result(f"correct matches, {ours} / {other}, mean of sequences", ratio, "times", ">= 1")
+        graf = correct[ours]["graf"] / correct[other]["graf"]
+        yield Result(f"correct matches, {ours} / {other}, graf", graf, "times", ">= 1.1")
+
+
+def speed(folder: Path) -> Iterator[Result]:
+    """1024 x 768 pixels, one core. What is compared is measured in turns, image by image."""
+    images = [cv2.imread(str(folder / name / "img1.png"), cv2.IMREAD_GRAYSCALE) for name in affine.SEQUENCES]
+    images = [cv2.resize(image, (1024, 768), interpolation=cv2.INTER_CUBIC) for image in images]
+    threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        with threadpool_limits(1):
+            yield from _against_opencv(images)
+            yield from _against_pyhesaff(images)
+            yield from _stages(images)
+    finally:
+        cv2.setNumThreads(threads)
+
+
+def _in_turns(ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+    pairs = [(best_seconds(ours, 1), best_seconds(other, 1)) for _ in range(_ROUNDS)]
+    return min(first for first, _ in pairs), min(second for _, second in pairs)
+
+
+def _against_opencv(images: list[np.ndarray]) -> Iterator[Result]:
+    for budget in (1000, None):
+        detector = HessianAffine(max_features=budget)
+        pairs = []
+        for image in images:
+            sift = cv2.SIFT_create(nfeatures=len(detector.extract(image)))
+            pairs.append(
+                _in_turns(lambda i=image: detector.extract(i), lambda i=image, s=sift: s.detectAndCompute(i, None))
+            )
+        ours, other = (mean(times) for times in zip(*pairs, strict=True))
+        which = f"{budget} features" if budget else "all features"
+        yield Result(f"0.79 megapixels, one core, {which}", ours, "s")
+        yield Result(f"the same / OpenCV SIFT with as many, {which}", ours / other, "times", "<= 2")
+
+
+def _against_pyhesaff(images: list[np.ndarray]) -> Iterator[Result]:
+    try:
+        import pyhesaff
+    except ImportError:
+        return
+    colour = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in images]
+    pairs = [
+        _in_turns(lambda i=grey: HessianAffine().extract(i), lambda i=bgr: pyhesaff.detect_feats_in_image(i))
+        for grey, bgr in zip(images, colour, strict=True)
+    ]
+    ours, other = (mean(times) for times in zip(*pairs, strict=True))
+    yield Result("all features / pyhesaff's time", ours / other, "times", "<= 1")
+
+
+def _stages(images: list[np.ndarray]) -> Iterator[Result]:
+    """Shares of the time for all features."""
+    detector = HessianAffine()
+    spent = np.zeros(3)
+    for image in images:
+        grey = as_image(image, None).grey()
+        size = (grey.shape[1], grey.shape[0])
+        pyramid, keypoints = detector.detect(grey)
+        regions = detector.regions(pyramid, keypoints, size)
+        spent += [
+            best_seconds(lambda g=grey: detector.detect(g), _ROUNDS),
+            best_seconds(lambda p=pyramid, k=keypoints, s=size: detector.regions(p, k, s), _ROUNDS),
+            best_seconds(
+                lambda g=grey, p=pyramid, r=regions: list(detector.described(sources(g, p, detector.sigma), r)), _ROUNDS
+            ),
+        ]
+    for name, share in zip(("detection", "adaptation", "description"), spent / spent.sum(), strict=True):
+        yield Result(f"share of {name}", 100 * share, "%")
+
+
+def memory(folder: Path) -> Result:
+    """Peak of a fresh process that reads a photograph of 39 megapixels (a mosaic) and extracts with no cap."""
+    tiles = [cv2.imread(str(folder / name / f"img{k}.png")) for k in (1, 2) for name in affine.SEQUENCES]
+    row = np.concatenate([cv2.resize(tile, (1000, 800)) for tile in tiles[:7]], axis=1)
+    mosaic = np.concatenate([np.roll(row, 1000 * k, axis=1) for k in range(7)])
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "large.jpg"
+        cv2.imwrite(str(path), mosaic)
+        code = (
+            "import sys; from faemb.features import HessianAffine; "
+            "print(len(HessianAffine(max_side=None).extract(sys.argv[1])))"
+        )
+        count = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)  # noqa: S603
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    megapixels = mosaic.shape[0] * mosaic.shape[1] / 1e6
+    return Result(f"peak memory, {megapixels:.0f} megapixels, {count.stdout.strip()} features", peak, "GiB", "<= 2.79")

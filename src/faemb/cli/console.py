@@ -1,0 +1,54 @@
+"""What the commands print: results on the standard output, progress and warnings on the standard error."""
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+def result(text: str) -> None:
+    print(text)
+
+
+def warning(text: str) -> None:
+    print(f"faemb: {text}", file=sys.stderr)
+
+
+class Live:
+    """A line per stage with a bar, the rate, and the time left; only where someone looks, never into a file.
+
+    Used as the `progress` of a long call: live(stage, done, total).
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._hidden = quiet or not sys.stderr.isatty()
+        self._stages: dict[str, Any] = {}
+
+    def __enter__(self) -> "Live":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=self._hidden,
+        )
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage not in self._stages:
+            self._stages[stage] = self._bars.add_task(stage, total=total, rate="")
+        task = self._bars.tasks[self._stages[stage]]
+        speed = task.speed
+        self._bars.update(
+            self._stages[stage], completed=done, total=total, rate=f"{speed:.1f} per second" if speed else ""
+        )

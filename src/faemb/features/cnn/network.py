@@ -1,0 +1,155 @@
+"""A network in an ONNX file as a component: how a picture enters it are its settings, its program is what it learned.
+
+The program is the file itself, byte by byte. So a saved model holds the network, and a fingerprint covers its weights.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from faemb.component import C, Component
+from faemb.errors import FormatError, InputError, NotFittedError
+from faemb.features.cnn.preprocessing import (
+    PerChannel,
+    Size,
+    check_preprocessing,
+    per_channel,
+    read_description,
+    require_complete,
+    resized,
+)
+from faemb.features.cnn.session import Session
+from faemb.settings import require_whole
+
+# Below this a network may run out of pixels, which must end in an error and not in the end of the process.
+_CAREFUL_BELOW = 128
+
+
+class Network(Component):
+    """Learned: `program_`, the bytes of the .onnx file. Read one with `Network.open(path)`.
+
+    channels, mean, std, size, multiple, output, prefix_tokens: see preprocessing.py, and the JSON file there
+    threads:   cores that it may use, 1 in worker processes; None for all
+    providers: where onnxruntime runs it, such as ("CPUExecutionProvider",); None for a GPU if there is one
+    """
+
+    learned = ("program_",)
+    transient = ("threads", "providers")
+
+    def __init__(
+        self,
+        channels: str,
+        mean: PerChannel,
+        std: PerChannel,
+        *,
+        size: Sequence[int] | None = None,
+        multiple: int = 1,
+        output: str | None = None,
+        prefix_tokens: int = 1,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+    ) -> None:
+        self.channels, self.mean, self.std = channels, mean, std
+        self.size, self.multiple, self.output, self.prefix_tokens = size, multiple, output, prefix_tokens
+        self.threads, self.providers = threads, providers
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], **changes: Any) -> "Network":
+        """The network in an .onnx file and the JSON file beside it; keywords complete and override that file."""
+        file = Path(path)
+        transient = {name: changes.pop(name) for name in cls.transient if name in changes}
+        program = _read(file)
+        check_preprocessing(changes)
+        settings = read_description(file) | changes
+        require_complete(settings, file)
+        network = cls(**settings, **transient)
+        network.program_ = program
+        try:
+            network.check_settings()
+        except FormatError as error:
+            raise FormatError(f"{file}: {error}") from error
+        return network
+
+    def check_settings(self) -> None:
+        """Raise an error for settings that cannot be used, alone or with this program."""
+        check_preprocessing(self.settings())
+        if self.threads is not None:
+            require_whole("threads", self.threads, 1)
+        self.require_fitted()
+        fixed = self._session().input_size
+        if fixed is not None and self.size is not None and fixed != tuple(self.size):
+            raise InputError(f"size is {self.size!r}; this network takes {fixed[0]} x {fixed[1]} only")
+
+    def require_fitted(self) -> None:
+        if not self.is_fitted:
+            raise NotFittedError("this Network has no program yet; read one with Network.open(path)")
+
+    @property
+    def input_size(self) -> Size | None:
+        """The one size that it takes, by its settings or its program; None for any."""
+        if self.size is not None:
+            width, height = self.size
+            return int(width), int(height)
+        return self._session().input_size
+
+    def size_for(self, width: float, height: float, least: int) -> Size:
+        """The usable size nearest to this one, each side `least` or more; or the one size that it takes.
+
+        A side that is too short is stretched by itself: a line of pixels would else become a huge image.
+        """
+        return self.input_size or (self._side(width, least), self._side(height, least))
+
+    def prepare(self, rgb: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "3 h w"]:
+        """Pixels 0..255 as the network's input of this width and height."""
+        pixels = resized(rgb, size)
+        ordered = pixels if self.channels == "rgb" else pixels[..., ::-1]
+        mean, std = per_channel(self.mean)[:, None, None], per_channel(self.std)[:, None, None]
+        values = np.subtract(ordered.transpose(2, 0, 1), mean, order="C")
+        values /= std
+        return values
+
+    def run(self, batch: Float[np.ndarray, "B 3 H W"]) -> Float[np.ndarray, "B ..."]:
+        """Prepared pictures through the network: (B, d), (B, tokens, d) or (B, d, h, w)."""
+        return self._session(careful=min(batch.shape[2:]) < _CAREFUL_BELOW).run(batch, self.output)
+
+    def to(self: C, device: str) -> C:
+        """Nothing: onnxruntime places the program itself, see `providers`."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without sessions, which live in one process only; the next process starts its own."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_sessions"}
+
+    def __sklearn_clone__(self) -> "Network":
+        """A clone keeps the program: it was read and not fitted, so that nothing could bring it back."""
+        copy = type(self)(**self.get_params(deep=False))
+        if self.is_fitted:
+            copy.program_ = self.program_
+        return copy
+
+    def _side(self, side: float, least: int) -> int:
+        smallest = -(-least // self.multiple)
+        return max(smallest, round(side / self.multiple)) * self.multiple
+
+    def _session(self, *, careful: bool = False) -> Session:
+        """Started when first needed, and again if the program or the place to run it has changed."""
+        self.require_fitted()
+        places = None if self.providers is None else tuple(self.providers)
+        sessions: dict[tuple[Any, ...], Session] = self.__dict__.setdefault("_sessions", {})
+        key = (self.threads, places, careful)
+        if key not in sessions or sessions[key].program is not self.program_:
+            sessions[key] = Session(self.program_, threads=self.threads, providers=places, careful=careful)
+        return sessions[key]
+
+
+def _read(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FormatError(f"no network at {path}; expected an .onnx file")
+    try:
+        return np.frombuffer(path.read_bytes(), np.uint8)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error

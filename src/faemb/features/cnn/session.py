@@ -1,0 +1,158 @@
+"""The program of a network, started with onnxruntime: what it must look like, where it runs, how it fails.
+
+A program is refused unless it takes one picture (batch, 3, height, width) and holds its weights itself: weights in a
+second file would be looked for in the current folder, and no fingerprint would cover them.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.features.cnn.preprocessing import Size
+
+_CPU = "CPUExecutionProvider"
+# TensorRT (minutes to start, per input size) and CoreML (half precision) are used when asked for, not by themselves.
+_PREFERRED = ("CUDAExecutionProvider", "DmlExecutionProvider", _CPU)
+# Images come in many sizes, so no exhaustive search for each; products in full precision, as on the CPU.
+_OPTIONS = {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}}
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+# An entry of TensorProto.external_data (field 13) with the key "location".
+_EXTERNAL = re.compile(rb"\x6a[\x00-\xff]{1,3}?\x0a\x08location\x12")
+
+
+class Session:
+    """A started program.
+
+    threads:   how many cores it may use; None for OMP_NUM_THREADS, or all
+    providers: onnxruntime's names of where to run, the first that starts; None for a GPU if there is one
+    careful:   without the layouts that make onnxruntime 1.31 end the whole process, with no message, when an input is
+               too small for the network; about a quarter slower
+    """
+
+    def __init__(
+        self,
+        program: UInt8[np.ndarray, " bytes"],
+        *,
+        threads: int | None = None,
+        providers: Sequence[str] | None = None,
+        careful: bool = False,
+    ) -> None:
+        self.program = program
+        code = program.tobytes()
+        if _EXTERNAL.search(code):
+            raise FormatError("the network keeps its weights in a second file; export it again as one .onnx file")
+        runtime = _runtime()
+        options = _options(runtime, threads, careful)
+        self._session = _start(runtime, code, options, _places(runtime, providers))
+        self._input = _image_input(self._session.get_inputs())
+
+    @property
+    def input_size(self) -> Size | None:
+        """The one size that the program was exported for, if it was."""
+        height, width = self._input.shape[2:]
+        return (width, height) if isinstance(width, int) and isinstance(height, int) else None
+
+    def run(self, batch: Float[np.ndarray, "B 3 H W"], output: str | None) -> Float[np.ndarray, "B ..."]:
+        """The named output, or the first, as float32: (B, d), (B, tokens, d) or (B, d, h, w)."""
+        names = [self._output(output)]
+        # Networks are often exported for a batch of one.
+        parts = np.split(batch, len(batch)) if self._input.shape[0] == 1 else [batch]
+        values = np.concatenate([self._run(names, part) for part in parts])
+        if values.ndim not in (2, 3, 4) or len(values) != len(batch) or 0 in values.shape:
+            raise FormatError(
+                f"the network's output {names[0]!r} has shape {values.shape} for a batch of {len(batch)}; "
+                "expected (batch, d), (batch, tokens, d) or (batch, d, height, width)"
+            )
+        if not np.all(np.isfinite(values)):
+            raise FormatError(f"the network's output {names[0]!r} holds NaN or infinite values; check mean and std")
+        return values
+
+    def _run(self, names: list[str], batch: np.ndarray) -> np.ndarray:
+        feed = {self._input.name: batch.astype(_TYPES[self._input.type], copy=False)}
+        try:
+            return np.atleast_1d(self._session.run(names, feed)[0]).astype(np.float32, copy=False)
+        except Exception as error:  # onnxruntime's errors have no base of their own
+            height, width = batch.shape[2:]
+            raise FormatError(
+                f"the network fails on an input of {width} x {height} pixels ({_line(error)}); "
+                "larger images, or its settings size or multiple, may help"
+            ) from error
+
+    def _output(self, wanted: str | None) -> str:
+        names = [output.name for output in self._session.get_outputs()]
+        if wanted is not None and wanted not in names:
+            raise InputError(f"output is {wanted!r}; the network has {', '.join(names)}")
+        return wanted or names[0]
+
+
+def _runtime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError("CNN features", "onnx") from error
+    return onnxruntime
+
+
+def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 0)  # as worker processes say
+    options.log_severity_level = 4  # errors are raised, not printed as well
+    options.enable_mem_pattern = False  # of use for inputs of one size only, and DirectML has none
+    if careful:
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    return options
+
+
+def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
+    available = runtime.get_available_providers()
+    if wanted is None:
+        return [name for name in _PREFERRED if name in available]
+    unknown = [name for name in wanted if name not in available]
+    if unknown or not wanted:
+        raise InputError(f"providers is {wanted!r}; onnxruntime has {', '.join(available)} here")
+    return list(dict.fromkeys([*wanted, _CPU]))
+
+
+def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
+    """A session in the first of these places; on the CPU, with a warning, if that place does not start."""
+    try:
+        session = _session(runtime, code, options, places)
+    except Exception as error:
+        if places == [_CPU]:
+            raise FormatError(
+                f"the network is not an ONNX program that onnxruntime can run ({_line(error)})"
+            ) from error
+        session = _start(runtime, code, options, [_CPU])
+    if session.get_providers()[0] != places[0]:
+        warnings.warn(f"{places[0]} does not start here; the network runs on the CPU", RuntimeWarning, stacklevel=2)
+    return session
+
+
+def _session(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
+    providers = [(name, _OPTIONS.get(name, {})) for name in places]
+    return runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
+
+
+def _image_input(inputs: Sequence[Any]) -> Any:
+    if len(inputs) != 1:
+        names = ", ".join(item.name for item in inputs) or "none"
+        raise FormatError(f"the network has {len(inputs)} inputs ({names}); expected one, the picture")
+    (picture,) = inputs
+    shape = picture.shape
+    if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3):
+        raise FormatError(f"the network's input has shape {shape}; expected (batch, 3, height, width)")
+    if picture.type not in _TYPES:
+        raise FormatError(f"the network's input is a {picture.type}; expected one of {', '.join(_TYPES)}")
+    if isinstance(shape[0], int) and shape[0] != 1:
+        raise FormatError(f"the network takes batches of {shape[0]} only; export it for any batch, or for 1")
+    return picture
+
+
+def _line(error: BaseException) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

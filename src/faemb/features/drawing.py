@@ -1,0 +1,66 @@
+"""Local features drawn on their image: each an ellipse, with a line from its centre to where its patch's right is."""
+
+import os
+from typing import Any
+
+import cv2
+import numpy as np
+from jaxtyping import Float, UInt8
+from PIL import Image as Pillow
+
+from faemb.errors import InputError
+from faemb.features.image import as_image
+from faemb.features.local_features import LocalFeatures
+from faemb.storage import replacing
+
+LARGEST_PICTURE = 2048
+_POINTS = 36
+_FRACTION_BITS = 4
+
+
+def draw_features(image: Any, features: LocalFeatures) -> UInt8[np.ndarray, "H W 3"]:
+    """The image (reduced to 2,048 pixels), darkened, with its regions from weak (blue) to strong (yellow)."""
+    shown = as_image(image, LARGEST_PICTURE)
+    picture = np.ascontiguousarray(shown.rgb().astype(np.float32) * 0.6).astype(np.uint8)
+    scale = np.array([picture.shape[1], picture.shape[0]]) / np.array(shown.size)
+    thickness = max(1, round(max(picture.shape) / 1500))
+    colours = _colours(features.scores)
+    for row in np.argsort(features.scores, kind="stable"):  # the strongest on top
+        outline, pointer = (_in_fixed_point(part * scale) for part in _ellipse(features.frames[row]))
+        colour = tuple(int(value) for value in colours[row])
+        cv2.polylines(picture, [outline], True, colour, thickness, cv2.LINE_AA, _FRACTION_BITS)
+        cv2.polylines(picture, [pointer], False, colour, thickness, cv2.LINE_AA, _FRACTION_BITS)
+    return picture
+
+
+def save_picture(path: str | os.PathLike[str], picture: UInt8[np.ndarray, "H W 3"]) -> None:
+    """Write a picture in the format that the path's suffix names."""
+    suffix = os.path.splitext(path)[1].lower()
+    kind = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}.get(suffix)
+    if kind is None:
+        raise InputError(f"a picture cannot be written to {path}; give a name that ends in .png, .jpg or .webp")
+    with replacing(path) as temporary:
+        Pillow.fromarray(picture).save(temporary, format=kind)
+
+
+def _ellipse(frame: Float[np.ndarray, " 6"]) -> tuple[Float[np.ndarray, "p 2"], Float[np.ndarray, "2 2"]]:
+    """Points of the outline, and the line from the centre along the patch's x axis."""
+    turn = np.linspace(0, 2 * np.pi, _POINTS, endpoint=False)
+    centre, shape = frame[:2].astype(np.float64), frame[2:].reshape(2, 2).astype(np.float64)
+    outline = centre + np.stack([np.cos(turn), np.sin(turn)], axis=1) @ shape.T
+    return outline, np.stack([centre, centre + shape[:, 0]])
+
+
+def _in_fixed_point(points: Float[np.ndarray, "p 2"]) -> np.ndarray:
+    bounded = np.clip(points, -1e6, 1e6)
+    return np.rint(bounded * (1 << _FRACTION_BITS)).astype(np.int32).reshape(-1, 1, 2)
+
+
+def _colours(scores: Float[np.ndarray, " N"]) -> UInt8[np.ndarray, "N 3"]:
+    """By rank, so that a few strong features do not leave the rest one colour."""
+    rank = np.empty(len(scores))
+    rank[np.argsort(scores, kind="stable")] = np.linspace(0, 255, len(scores))
+    if not len(scores):
+        return np.zeros((0, 3), np.uint8)
+    levels = rank.astype(np.uint8).reshape(-1, 1)
+    return np.ascontiguousarray(cv2.applyColorMap(levels, cv2.COLORMAP_VIRIDIS)[:, 0, ::-1])

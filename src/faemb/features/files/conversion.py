@@ -1,0 +1,74 @@
+"""From one file of local features to another, and many images to and from one file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from faemb.errors import InputError
+from faemb.features.files.formats import FORMATS, MANY_IMAGES, read_features
+from faemb.features.files.hloc import read_hloc, write_hloc
+from faemb.features.files.npz import write_npz
+from faemb.features.files.reading import AnyPath
+from faemb.features.local_features import LocalFeatures
+
+Named = tuple[str, LocalFeatures]
+
+
+def convert(source: AnyPath, out: AnyPath) -> int:
+    """Features of one file or of a folder of them, written as `out`'s suffix says; returns the number of images.
+
+    .npz takes one image, .h5 (hloc) many; a name without suffix is a folder that gets one .npz per image.
+    """
+    items, target = named_features(Path(source)), Path(out)
+    if target.suffix.lower() in MANY_IMAGES:
+        counted = _Counting(items)
+        write_hloc(target, counted)
+        return counted.count
+    if target.suffix.lower() == ".npz":
+        return _write_one(items, target, source)
+    if target.suffix == "":
+        return _write_folder(items, target)
+    raise InputError(f"features cannot be written as {target}; expected .npz, .h5, or the name of a folder")
+
+
+def named_features(source: Path) -> Iterator[Named]:
+    """Every image of a file or a folder, with its name: the path below the folder, without the features' suffix."""
+    if source.is_dir():
+        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in FORMATS and path.is_file())
+        if not files:
+            raise InputError(f"the folder {source} holds no features; expected files that end in {', '.join(FORMATS)}")
+        return ((str(path.relative_to(source).with_suffix("").as_posix()), read_features(path)) for path in files)
+    if source.suffix.lower() in MANY_IMAGES:
+        return read_hloc(source)
+    return iter([(source.stem, read_features(source))])
+
+
+def _write_one(items: Iterator[Named], target: Path, source: AnyPath) -> int:
+    held = [features for _, features in items]
+    if len(held) != 1:
+        raise InputError(f"{source} holds {len(held)} images and an .npz one; give a folder or an .h5 file instead")
+    write_npz(target, held[0])
+    return 1
+
+
+def _write_folder(items: Iterator[Named], folder: Path) -> int:
+    count = 0
+    for name, features in items:
+        place = (folder / f"{name}.npz").resolve()
+        if not place.is_relative_to(folder.resolve()):
+            raise InputError(f"an image is named {name!r}, which leads out of {folder}; rename it in its file")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_npz(place, features)
+        count += 1
+    return count
+
+
+class _Counting:
+    """Items that pass through, counted."""
+
+    def __init__(self, items: Iterator[Named]) -> None:
+        self._items, self.count = items, 0
+
+    def __iter__(self) -> Iterator[Named]:
+        for item in self._items:
+            self.count += 1
+            yield item

@@ -1,0 +1,182 @@
+"""hloc's HDF5 files: the local features of many images, a group for each, named as the image is ("db/1.jpg").
+
+A group holds keypoints (N, 2), descriptors (d, N), perhaps scores (N), image_size (width, height), scales (N) and oris
+(N, degrees); numbers may be half-precision. hloc's keypoints have (0, 0) at the first pixel's centre, as here; it adds
+0.5 only when it hands them to COLMAP. From these
+
+    A = scale R(ori);       without scales the extent is unknown, and A is a disc of one pixel's radius
+
+Files written here also hold `frames` (N, 6), which are then taken as they are, and the attribute `fingerprint`, so
+that nothing is lost on the way there and back. Images come in the order of their names.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.features.files.reading import (
+    CURE,
+    AnyPath,
+    damage_explained,
+    float32,
+    image_size,
+    numbers,
+    require_affordable,
+    require_finite,
+    require_numeric,
+    require_shape,
+)
+from faemb.features.files.shapes import discs, points
+from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.storage import replacing
+
+KEYPOINTS = "/keypoints"
+DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames")
+LONGEST_FINGERPRINT = 1024
+
+Arrays = dict[str, np.ndarray]
+
+
+def hloc_names(path: AnyPath) -> list[str]:
+    """The images of the file, sorted by name."""
+    with _opened(path) as file, damage_explained(path):
+        places: list[str] = []
+        file.visit(places.append)
+        names = [place.removesuffix(KEYPOINTS) for place in places if place.endswith(KEYPOINTS)]
+    if places and not names:
+        raise FormatError(f"{path} holds no local features; expected groups with keypoints and descriptors, as of hloc")
+    return sorted(names)
+
+
+def read_hloc(path: AnyPath) -> Iterator[tuple[str, LocalFeatures]]:
+    """The name and the features of each image, read one at a time; a file that is none is refused at once."""
+    return _each(path, hloc_names(path))
+
+
+def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
+    """The features of one image."""
+    with _opened(path) as file:
+        return _features(file, name, path)
+
+
+def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> None:
+    """One file that is there with all images or not at all."""
+    h5py = _h5py()
+    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+        for name, features in items:
+            _write_image(file, name, features)
+
+
+def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]]:
+    with _opened(path) as file:
+        for name in names:
+            yield name, _features(file, name, path)
+
+
+def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
+    source = f"{path}, image {name!r}"
+    arrays, fingerprint = _read_image(file, name, path)
+    descriptors = numbers(arrays["descriptors"].T, "descriptors", source)
+    frames = _frames(arrays, source)
+    count = len(frames)
+    require_shape(descriptors, (count, None), "descriptors (turned to rows)", source)
+    scores = numbers(arrays.get("scores", np.zeros(count)), "scores", source)
+    require_shape(scores, (count,), "scores", source)
+    return LocalFeatures(descriptors, frames, scores, image_size(arrays.get("image_size"), source), fingerprint)
+
+
+def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
+    keypoints = float32(arrays["keypoints"], "keypoints", source)
+    require_shape(keypoints, (None, 2), "keypoints", source)
+    if "frames" in arrays:
+        frames = float32(arrays["frames"], "frames", source)
+        require_shape(frames, (len(keypoints), 6), "frames", source)
+        if not np.isnan(frames).all():  # descriptors that came without geometry stay so
+            require_finite(frames, "frames", source)
+        return frames
+    require_finite(keypoints, "keypoints", source)
+    frames = frames_from(keypoints, _shapes(arrays, len(keypoints), source))
+    require_finite(frames, "scales", source)
+    return frames
+
+
+def _shapes(arrays: Arrays, count: int, source: str) -> Float[np.ndarray, "N 2 2"]:
+    if "scales" not in arrays:
+        return points(count)
+    scales = numbers(arrays["scales"], "scales", source)
+    degrees = numbers(arrays.get("oris", np.zeros(count)), "oris", source)
+    for values, name in ((scales, "scales"), (degrees, "oris")):
+        require_shape(values, (count,), name, source)
+    return discs(scales, np.deg2rad(degrees))
+
+
+def _read_image(file: Any, name: str, path: AnyPath) -> tuple[Arrays, str]:
+    source = f"{path}, image {name!r}"
+    with damage_explained(path, source):
+        if name + KEYPOINTS not in file:
+            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists those it holds")
+        group = file[name]
+        if "descriptors" not in group:
+            raise FormatError(f"{source} has keypoints without descriptors; expected both, as of hloc: {CURE}")
+        arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
+        return arrays, _read_fingerprint(group)
+
+
+def _read_dataset(dataset: Any, name: str, source: str) -> np.ndarray:
+    require_numeric(dataset.dtype, name, source)
+    require_affordable(dataset.size * dataset.dtype.itemsize, name, source)
+    return np.asarray(dataset[()])
+
+
+def _read_fingerprint(group: Any) -> str:
+    """Of fixed length, as it is written here: on a damaged text of variable length HDF5 itself may crash."""
+    if "fingerprint" not in group.attrs:
+        return ""
+    attribute = group.attrs.get_id("fingerprint")
+    fixed = attribute.dtype.kind == "S" and attribute.shape == () and attribute.dtype.itemsize <= LONGEST_FINGERPRINT
+    return bytes(group.attrs["fingerprint"]).decode() if fixed else ""
+
+
+def _write_image(file: Any, name: str, features: LocalFeatures) -> None:
+    parts = name.split("/")
+    if "" in parts or "." in parts or "\0" in name:
+        raise InputError(f"an image is named {name!r}; expected a name such as 'db/1.jpg', without empty parts")
+    try:
+        group = file.require_group(name)
+        for key, array in _datasets(features).items():
+            group.create_dataset(key, data=array)
+        if features.fingerprint:
+            group.attrs["fingerprint"] = np.bytes_(features.fingerprint.encode())
+    except (ValueError, TypeError) as error:  # h5py's ways to say that the place is taken
+        raise InputError(f"two images share the place {name!r}; give each a name of its own") from error
+
+
+def _datasets(features: LocalFeatures) -> Arrays:
+    return {
+        "keypoints": features.centres,
+        "descriptors": features.descriptors.T,
+        "scores": features.scores,
+        "image_size": np.array(features.image_size, np.int64),
+        "frames": features.frames,
+    }
+
+
+@contextmanager
+def _opened(path: AnyPath) -> Iterator[Any]:
+    h5py = _h5py()
+    with damage_explained(path) as target:
+        file = h5py.File(target, "r")
+    with file:
+        yield file
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingExtraError("hloc HDF5 files", "hloc") from error
+    return h5py

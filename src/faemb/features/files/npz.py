@@ -1,0 +1,157 @@
+"""One image's features as .npz: this package's own file, and the plain convention of others.
+
+Ours holds descriptors (N, d), frames (N, 6), scores (N), image_size (2), and two texts: the fingerprint of the
+extractor and the hash of the image file. Others' hold descriptors, desc or des, as rows or as columns, beside
+keypoints, kpts or xy (N, 2), and perhaps scores; their keypoints have no extent, and get discs of one pixel's radius.
+
+Nothing is unpickled, and no array is read whose claimed size is not plausible.
+"""
+
+import math
+import zipfile
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.errors import FormatError
+from faemb.features.files.reading import (
+    CURE,
+    AnyPath,
+    damage_explained,
+    float32,
+    image_size,
+    numbers,
+    require_affordable,
+    require_finite,
+    require_shape,
+)
+from faemb.features.files.shapes import points
+from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.storage import replacing
+
+DESCRIPTORS = ("descriptors", "desc", "des")
+KEYPOINTS = ("keypoints", "kpts", "xy")
+TEXTS = ("fingerprint", "image_hash")
+ARRAYS = (*DESCRIPTORS, *KEYPOINTS, "frames", "scores", "image_size")
+
+Arrays = dict[str, np.ndarray]
+
+
+class NpzHeader(NamedTuple):
+    """Where the features come from; empty texts in a file of another tool."""
+
+    fingerprint: str
+    image_hash: str
+
+
+def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> None:
+    """Replaces `path` in one step; the same features give the same bytes."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(
+            file,
+            fingerprint=np.array(features.fingerprint),
+            image_hash=np.array(image_hash),
+            descriptors=features.descriptors.astype(np.float32, copy=False),
+            frames=features.frames.astype(np.float32, copy=False),
+            scores=features.scores.astype(np.float32, copy=False),
+            image_size=np.array(features.image_size, np.int64),
+        )
+
+
+def read_npz(path: AnyPath) -> LocalFeatures:
+    source = str(path)
+    arrays = _members(path, (*ARRAYS, *TEXTS))
+    frames = _frames(arrays, source)
+    descriptors = numbers(_rows(arrays, len(frames), source), "descriptors", source)
+    scores = numbers(arrays["scores"], "scores", source) if "scores" in arrays else np.zeros(len(frames), np.float32)
+    require_shape(scores, (len(frames),), "scores", source)
+    size = image_size(arrays.get("image_size"), source)
+    return LocalFeatures(descriptors, frames, scores, size, _text(arrays, "fingerprint", source))
+
+
+def read_npz_header(path: AnyPath) -> NpzHeader:
+    """The two texts alone, without reading the features."""
+    texts = _members(path, TEXTS)
+    return NpzHeader(*(_text(texts, name, str(path)) for name in TEXTS))
+
+
+def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
+    if "frames" in arrays:
+        frames = float32(arrays["frames"], "frames", source)
+        require_shape(frames, (None, 6), "frames", source)
+        if not np.isnan(frames).all():  # descriptors that came without geometry stay so
+            require_finite(frames, "frames", source)
+        return frames
+    keypoints = numbers(_first_of(KEYPOINTS, arrays, source), "keypoints", source)
+    require_shape(keypoints, (None, 2), "keypoints", source)
+    return frames_from(keypoints, points(len(keypoints)))
+
+
+def _rows(arrays: Arrays, count: int, source: str) -> np.ndarray:
+    """The descriptors as rows, which `frames` promise and the number of keypoints otherwise tells."""
+    given = _first_of(DESCRIPTORS, arrays, source)
+    require_shape(given, (None, None), "descriptors", source)
+    as_rows, as_columns = given.shape[0] == count, given.shape[1] == count
+    if as_rows and as_columns and count and "frames" not in arrays:
+        raise FormatError(
+            f"{source} holds {count} x {count} descriptors of {count} keypoints, rows or columns alike; "
+            "add frames (N, 6), beside which descriptors are rows, or drop one keypoint"
+        )
+    if as_rows:
+        return given
+    if as_columns and "frames" not in arrays:
+        return given.T
+    raise FormatError(f"{source} holds descriptors of shape {given.shape} for {count} features; {CURE}")
+
+
+def _first_of(names: tuple[str, ...], arrays: Arrays, source: str) -> np.ndarray:
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    raise FormatError(
+        f"{source} holds no {names[0]}; expected an array named {', '.join(names)} among {', '.join(arrays) or 'none'}"
+    )
+
+
+def _text(arrays: Arrays, name: str, source: str) -> str:
+    array = arrays.get(name, np.array(""))
+    if array.dtype.kind != "U" or array.shape != ():
+        raise FormatError(f"{source} holds a {name} of type {array.dtype}; expected one text: {CURE}")
+    with damage_explained(source):  # NumPy itself would make texts of impossible letters
+        return array.tobytes().decode("utf-32-le" if array.dtype.str[0] == "<" else "utf-32-be").rstrip("\0")
+
+
+def _members(path: AnyPath, wanted: Iterable[str]) -> Arrays:
+    """The arrays of these names that the file holds; others are never touched."""
+    with damage_explained(path) as target, zipfile.ZipFile(target) as archive:
+        held = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        found = {name: held[name] for name in wanted if name in held}
+        require_affordable(sum(info.file_size for info in found.values()), "arrays", str(path))
+        return {name: _read_member(archive, info, name, str(path)) for name, info in found.items()}
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, source: str) -> np.ndarray:
+    with archive.open(info) as file:
+        shape, by_columns, dtype = _read_array_header(file)
+        if dtype.hasobject:
+            raise FormatError(
+                f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
+            )
+        size = math.prod(shape) * dtype.itemsize
+        # What the array claims is what the archive holds, so nothing is allocated on a claim alone.
+        if min(shape, default=0) < 0 or size != info.file_size - file.tell():
+            raise FormatError(f"{source} is damaged: its {name} claim {size} bytes and have others; {CURE}")
+        content = file.read(size)
+        file.read(1)  # at the very end the checksum is compared
+    return np.ndarray(shape, dtype, content, order="F" if by_columns else "C")
+
+
+def _read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of the array format holds no plain numbers")

@@ -1,0 +1,109 @@
+"""What all readers share: files that may be missing or damaged, and arrays in them that may be anything.
+
+A reader ends in LocalFeatures or in one FormatError that names the file, the fault and the cure.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.errors import FaembError, FormatError
+
+AnyPath = str | os.PathLike[str]
+
+UNKNOWN_SIZE = (0, 0)
+"""The image size of features whose file does not say it."""
+
+LARGEST_WIDTH = 65_536
+LARGEST_SIDE = 1 << 31
+LARGEST_BYTES = 4 << 30
+"""Of the arrays of one image. A small file may claim any size: it is refused before memory is asked for."""
+
+CURE = "restore it or extract again"
+
+
+@contextmanager
+def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
+    """Around calls of libraries, which raise nearly anything on a damaged file: here it becomes a FormatError."""
+    source = source or str(path)
+    try:
+        yield _existing(Path(path))
+    except (FaembError, MemoryError):
+        raise
+    except OSError as error:
+        raise FormatError(f"{source} cannot be read ({_line(error.strerror or error)}); {CURE}") from error
+    except Exception as error:
+        raise FormatError(f"{source} is damaged ({_line(f'{type(error).__name__}: {error}')}); {CURE}") from error
+
+
+def file_bytes(path: AnyPath) -> bytes:
+    with damage_explained(path) as target:
+        return target.read_bytes()
+
+
+def numbers(array: np.ndarray, name: str, source: str) -> Float[np.ndarray, "..."]:
+    """A float32 copy, row by row in memory; refuses what is not made of finite numbers."""
+    converted = float32(array, name, source)
+    require_finite(converted, name, source)
+    return converted
+
+
+def float32(array: np.ndarray, name: str, source: str) -> Float[np.ndarray, "..."]:
+    require_numeric(array.dtype, name, source)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.array(array, dtype=np.float32, order="C")
+
+
+def require_numeric(dtype: np.dtype, name: str, source: str) -> None:
+    if dtype.kind not in "fiu":
+        raise FormatError(f"{source} holds {name} of type {dtype}; expected plain real numbers: convert them first")
+
+
+def require_finite(array: np.ndarray, name: str, source: str) -> None:
+    bad = int(array.size - np.isfinite(array).sum())
+    if bad:
+        raise FormatError(f"{source} holds {bad} NaN or infinite values in its {name}; {CURE}")
+
+
+def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str, source: str) -> None:
+    """None stands for any number."""
+    fits = len(expected) == array.ndim and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
+    if not fits:
+        wanted = ", ".join("any" if n is None else str(n) for n in expected)
+        raise FormatError(f"{source} holds {name} of shape {array.shape}; expected ({wanted}): {CURE}")
+
+
+def require_affordable(size: int, name: str, source: str) -> None:
+    if not 0 <= size <= LARGEST_BYTES:
+        raise FormatError(
+            f"{source} claims {size} bytes of {name}; one image may have up to {LARGEST_BYTES}: it is damaged, "
+            "or must be split by image"
+        )
+
+
+def image_size(values: Any, source: str) -> tuple[int, int]:
+    """Width and height from an array of two whole numbers; None for a file that does not say."""
+    if values is None:
+        return UNKNOWN_SIZE
+    require_shape(values, (2,), "an image size", source)
+    require_numeric(values.dtype, "an image size", source)
+    if not all(0 <= side < LARGEST_SIDE and side == int(side) for side in values.tolist()):
+        raise FormatError(f"{source} holds the image size {values.tolist()}; expected width and height; {CURE}")
+    return int(values[0]), int(values[1])
+
+
+def _existing(path: Path) -> Path:
+    if path.is_dir():
+        raise FormatError(f"{path} is a folder; expected a file of local features: give the files in it one by one")
+    if not path.is_file():
+        raise FormatError(f"no file at {path}; expected local features: check the name")
+    return path
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,109 @@
+"""Affine adaptation: the shape in which a neighbourhood looks the same in every direction [Baumberg 2000].
+
+From a round window, the second moments of the gradients mu are measured in the window's own coordinates and the window
+is stretched by mu^(-1/2) (scaled to keep its area), until mu is nearly a multiple of the identity twice in a row.
+A view of a plane from the side then gives the same patch, up to a rotation, as a view from the front.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from faemb.features.hessian_affine.patches import sampled
+
+WINDOW = 19
+MAX_ANISOTROPY = 6.0
+_BLOCK = 2048
+_FLAT = 1e-3
+
+
+def adapted(
+    levels: Sequence[Float[np.ndarray, "_ _"]],
+    which: Int[np.ndarray, " N"],
+    centres: Float[np.ndarray, "N 2"],
+    steps: Float[np.ndarray, " N"],
+    *,
+    iterations: int,
+    convergence: float,
+) -> tuple[Float[np.ndarray, "N 2 2"], Bool[np.ndarray, " N"]]:
+    """Shapes of determinant 1 and which have converged.
+
+    Feature i is looked at in levels[which[i]], around centres[i], with `steps[i]` pixels between samples.
+    """
+    shapes, converged = np.tile(np.eye(2), (len(which), 1, 1)), np.zeros(len(which), bool)
+    order = np.argsort(which, kind="stable")  # features of one level side by side
+    for start in range(0, len(order), _BLOCK):
+        rows = order[start : start + _BLOCK]
+        shapes[rows], converged[rows] = _iterate(
+            levels, which[rows], centres[rows], steps[rows], iterations=iterations, convergence=convergence
+        )
+    return shapes, converged
+
+
+def _iterate(
+    levels: Sequence[np.ndarray],
+    which: np.ndarray,
+    centres: np.ndarray,
+    steps: np.ndarray,
+    *,
+    iterations: int,
+    convergence: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    shapes, converged = np.tile(np.eye(2), (len(which), 1, 1)), np.zeros(len(which), bool)
+    before = np.ones(len(which))
+    active = np.arange(len(which))
+    for _ in range(iterations):
+        windows = sampled(levels, which[active], centres[active], shapes[active] * steps[active, None, None], WINDOW)
+        moments = second_moments(windows)
+        textured = moments[:, 0] + moments[:, 2] > _FLAT
+        stretch, roundness = inverse_root(np.where(textured[:, None], moments, [1.0, 0.0, 1.0]))
+        shapes[active] = shapes[active] @ stretch
+        error = 1 - roundness
+        done = textured & (error < convergence) & (before[active] < convergence)
+        usable = textured & (anisotropy(shapes[active]) <= MAX_ANISOTROPY)
+        converged[active[done & usable]] = True
+        before[active] = error
+        active = active[usable & ~done]
+        if not len(active):
+            break
+    return shapes, converged
+
+
+def second_moments(windows: Float[np.ndarray, "N n n"]) -> Float[np.ndarray, "N 3"]:
+    """Weighted sums of gx gx, gx gy, gy gy over each window; central differences, the rim left out."""
+    gx = windows[:, 1:-1, 2:] - windows[:, 1:-1, :-2]
+    gy = windows[:, 2:, 1:-1] - windows[:, :-2, 1:-1]
+    weight = _weight(windows.shape[1])[1:-1, 1:-1].ravel()
+    gx, gy = gx.reshape(-1, len(weight)), gy.reshape(-1, len(weight))
+    return np.stack([(gx * gx) @ weight, (gx * gy) @ weight, (gy * gy) @ weight], axis=1).astype(np.float64)
+
+
+def inverse_root(moments: Float[np.ndarray, "N 3"]) -> tuple[Float[np.ndarray, "N 2 2"], Float[np.ndarray, " N"]]:
+    """mu^(-1/2) scaled to determinant 1, and sqrt(least / greatest eigenvalue): 1 for a round mu.
+
+    For 2 x 2 matrices sqrt(mu) = (mu + sqrt(det) I) / sqrt(trace + 2 sqrt(det)); inverted and scaled, only its
+    adjugate is left.
+    """
+    a, b, c = moments.T
+    trace, spread = a + c, np.hypot(a - c, 2 * b)
+    greatest = (trace + spread) / 2
+    least = np.maximum((trace - spread) / 2, 1e-12 * trace)
+    root = np.sqrt(greatest * least)
+    adjugate = np.stack([c + root, -b, -b, a + root], axis=-1).reshape(-1, 2, 2)
+    return adjugate / np.sqrt((trace + 2 * root) * root)[:, None, None], np.sqrt(least / greatest)
+
+
+def anisotropy(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, " N"]:
+    """Longest axis over shortest: the ratio of singular values, from the matrix's length and determinant."""
+    squares = np.einsum("nij,nij->n", shapes, shapes)
+    twice = 2 * np.abs(np.linalg.det(shapes))
+    difference = np.sqrt(np.maximum(squares**2 - twice**2, 0))
+    return np.sqrt((squares + difference) / np.maximum(squares - difference, 1e-30))
+
+
+def _weight(side: int) -> Float[np.ndarray, "n n"]:
+    """A Gaussian whose radius is two deviations, cut to a disc."""
+    k = np.arange(side, dtype=np.float32) - side // 2
+    squared = k[:, None] ** 2 + k**2
+    return np.exp(-squared / (2 * (side / 4) ** 2)) * (squared <= (side // 2) ** 2)

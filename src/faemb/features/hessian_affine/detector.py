@@ -1,0 +1,200 @@
+"""Hessian-affine regions with SIFT descriptors: the local features of the paper [DC17, Sec. 5.1].
+
+    scale space -> extrema of the Hessian's determinant -> affine adaptation -> patches -> (orientation) -> SIFT
+
+Constants follow the detector of Perdoch, Chum and Matas [PCM09]: the measurement region is 3 sqrt(3) times the scale,
+its patch has 41 x 41 pixels, and by default "up" in the image is up in the patch (gravity vector).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from faemb.features.extractor import Extractor
+from faemb.features.hessian_affine import sift
+from faemb.features.hessian_affine.adaptation import adapted
+from faemb.features.hessian_affine.extrema import extrema
+from faemb.features.hessian_affine.orientation import orientations
+from faemb.features.hessian_affine.patches import Gradients, Source, gradients, sources
+from faemb.features.hessian_affine.pyramid import Octave, octaves
+from faemb.features.image import DEFAULT_MAX_SIDE, Image
+from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.root_sift import root_sift
+from faemb.settings import require_number, require_whole
+
+_SPARE = 1.6
+"""So many times `max_features` are adapted: some do not converge, some leave the image."""
+_BLOCK = 1024
+
+
+class Keypoints(NamedTuple):
+    """Extrema of all octaves, strongest first, in pixels of the image."""
+
+    octave: Int[np.ndarray, " N"]
+    level: Int[np.ndarray, " N"]
+    centres: Float[np.ndarray, "N 2"]
+    sigma: Float[np.ndarray, " N"]
+    response: Float[np.ndarray, " N"]
+
+    def select(self, rows: np.ndarray | slice) -> "Keypoints":
+        return Keypoints(*(part[rows] for part in self))
+
+
+class Regions(NamedTuple):
+    """Measurement regions centre + shape @ disc, in pixels of the image."""
+
+    centres: Float[np.ndarray, "N 2"]
+    shapes: Float[np.ndarray, "N 2 2"]
+    scores: Float[np.ndarray, " N"]
+
+    def select(self, rows: np.ndarray | slice) -> "Regions":
+        return Regions(*(part[rows] for part in self))
+
+
+class HessianAffine(Extractor):
+    """Hessian-affine detector, RootSIFT descriptor.
+
+    max_features:       the strongest so many; None for all
+    rotation_invariant: turn every patch to its dominant orientations; otherwise up stays up
+    root:               RootSIFT [Arandjelovic and Zisserman 2012]; otherwise SIFT of unit length
+    affine:             adapt the shape of regions; otherwise they stay round
+    max_side:           larger images are reduced to this first; None for no limit
+    enlarge:            begin with the image at twice its size: several times as many small regions
+    threshold:          least sqrt(sigma^4 |det H|), for pixels 0..255
+    edge_ratio:         largest ratio of the response's principal curvatures
+    per_octave, sigma:  scales per octave, and the blur of the first
+    iterations, convergence: of the affine adaptation
+    measurement:        radius of the described region, in units of the scale
+    patch:              side of the normalised patch in pixels, odd
+    """
+
+    def __init__(
+        self,
+        *,
+        max_features: int | None = None,
+        rotation_invariant: bool = False,
+        root: bool = True,
+        affine: bool = True,
+        max_side: int | None = DEFAULT_MAX_SIDE,
+        enlarge: bool = False,
+        threshold: float = 16 / 3,
+        edge_ratio: float = 10.0,
+        per_octave: int = 3,
+        sigma: float = 1.6,
+        iterations: int = 16,
+        convergence: float = 0.05,
+        measurement: float = 3 * 3**0.5,
+        patch: int = 41,
+    ) -> None:
+        self.max_features, self.rotation_invariant, self.root = max_features, rotation_invariant, root
+        self.affine, self.max_side, self.enlarge = affine, max_side, enlarge
+        self.threshold, self.edge_ratio, self.per_octave, self.sigma = threshold, edge_ratio, per_octave, sigma
+        self.iterations, self.convergence = iterations, convergence
+        self.measurement, self.patch = measurement, patch
+
+    @property
+    def width(self) -> int:
+        return sift.WIDTH
+
+    def check_settings(self) -> None:
+        if self.max_features is not None:
+            require_whole("max_features", self.max_features, 1)
+        require_number("threshold", self.threshold, least=0.0)
+        require_number("edge_ratio", self.edge_ratio, least=1.0)
+        require_whole("per_octave", self.per_octave, 1, 16)
+        require_number("sigma", self.sigma, least=1.1, most=8.0)  # more than twice the blur of a camera
+        require_whole("iterations", self.iterations, 2)
+        require_number("convergence", self.convergence, above=0.0, most=1.0)
+        require_number("measurement", self.measurement, above=0.0)
+        require_whole("patch", self.patch, 9, 255)
+
+    def describe(self, image: Image) -> LocalFeatures:
+        grey = image.grey()
+        size = (grey.shape[1], grey.shape[0])
+        pyramid, keypoints = self.detect(grey)
+        regions = self.regions(pyramid, keypoints, size)
+        parts = list(self.described(sources(grey, pyramid, self.sigma), regions))
+        if not parts:
+            return LocalFeatures.none(self.width, size)
+        centres, shapes, scores, descriptors = (np.concatenate(part) for part in zip(*parts, strict=True))
+        features = LocalFeatures(descriptors, frames_from(centres, shapes), scores.astype(np.float32), size)
+        return features.select(slice(self.max_features))
+
+    def detect(self, grey: Float[np.ndarray, "H W"]) -> tuple[list[Octave], Keypoints]:
+        """The octaves, less the levels that only extrema needed, and the keypoints, strongest first."""
+        pyramid: list[Octave] = []
+        parts: list[Keypoints] = []
+        for octave in octaves(grey, sigma=self.sigma, per_octave=self.per_octave, enlarge=self.enlarge):
+            found = extrema(octave, sigma=self.sigma, threshold=self.threshold, edge_ratio=self.edge_ratio)
+            centres = np.stack([found.x, found.y], axis=1) * octave.pixel
+            index = np.full(len(found.level), len(pyramid))
+            parts.append(Keypoints(index, found.level, centres, found.sigma * octave.pixel, np.abs(found.response)))
+            pyramid.append(Octave(octave.pixel, octave.levels[: self.per_octave]))
+        if not parts:
+            none = np.zeros(0)
+            return [], Keypoints(none.astype(int), none.astype(int), np.zeros((0, 2)), none, none)
+        keypoints = Keypoints(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return pyramid, keypoints.select(np.argsort(-keypoints.response, kind="stable"))
+
+    def regions(self, pyramid: list[Octave], keypoints: Keypoints, size: tuple[int, int]) -> Regions:
+        """Measurement regions of the strongest keypoints that converge and lie wholly within the image."""
+        if self.max_features is not None:
+            keypoints = keypoints.select(slice(int(_SPARE * self.max_features)))
+        shapes, usable = self._shapes(pyramid, keypoints)
+        shapes = upright(shapes) * (self.measurement * keypoints.sigma)[:, None, None]
+        usable &= within(keypoints.centres, shapes, size)
+        chosen = np.flatnonzero(usable)[: self.max_features]
+        return Regions(keypoints.centres, shapes, keypoints.response).select(chosen)
+
+    def _shapes(self, pyramid: list[Octave], keypoints: Keypoints) -> tuple[np.ndarray, np.ndarray]:
+        """Shapes of determinant 1, and which are usable; each is adapted one level below its extremum."""
+        count = len(keypoints.level)
+        if not self.affine or not count:
+            return np.tile(np.eye(2), (count, 1, 1)), np.ones(count, bool)
+        pixel = np.array([octave.pixel for octave in pyramid])[keypoints.octave]
+        return adapted(
+            [level for octave in pyramid for level in octave.levels],
+            keypoints.octave * self.per_octave + keypoints.level - 1,
+            keypoints.centres / pixel[:, None],
+            keypoints.sigma / (self.sigma * pixel),
+            iterations=self.iterations,
+            convergence=self.convergence,
+        )
+
+    def described(self, images: list[Source], regions: Regions) -> Iterator[tuple[np.ndarray, ...]]:
+        """Regions and their descriptors, a block at a time: patches are large."""
+        for start in range(0, len(regions.scores), _BLOCK):
+            block = regions.select(slice(start, start + _BLOCK))
+            seen = gradients(images, block.centres, block.shapes, self.patch)
+            if self.rotation_invariant:
+                block = turned(block, seen)
+                seen = gradients(images, block.centres, block.shapes, self.patch)
+            descriptors = sift.sift(seen)
+            yield (*block, root_sift(descriptors) if self.root else descriptors)
+
+
+def turned(regions: Regions, seen: Gradients) -> Regions:
+    """A region for every dominant orientation of its patch, with the patch's x axis along it."""
+    which, angle = orientations(seen)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    rotation = np.stack([cosine, -sine, sine, cosine], axis=-1).reshape(-1, 2, 2)
+    chosen = regions.select(which)
+    return chosen._replace(shapes=chosen.shapes @ rotation)
+
+
+def upright(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, "N 2 2"]:
+    """The same ellipses by lower-triangular matrices: what is vertical in the image is vertical in the patch."""
+    (a, b), (c, d) = shapes.transpose(1, 2, 0)
+    across = np.hypot(a, b)
+    zero = np.zeros_like(a)
+    return np.stack([across, zero, (a * c + b * d) / across, (a * d - b * c) / across], axis=-1).reshape(-1, 2, 2)
+
+
+def within(
+    centres: Float[np.ndarray, "N 2"], shapes: Float[np.ndarray, "N 2 2"], size: tuple[int, int]
+) -> Bool[np.ndarray, " N"]:
+    """Whether the whole ellipse lies on an image of this width and height."""
+    extent = np.hypot(shapes[..., 0], shapes[..., 1])
+    return ((centres - extent >= 0) & (centres + extent <= np.array(size) - 1)).all(axis=1)

@@ -1,0 +1,56 @@
+"""Dominant orientations of patches: peaks of the gradient histogram [Lowe 2004, Sec. 5]."""
+
+import cv2
+import numpy as np
+from jaxtyping import Float, Int
+
+from faemb.features.hessian_affine.patches import Gradients
+
+BINS = 36
+PEAK = 0.8
+"""Every peak this high, relative to the highest, gives a feature of its own."""
+_SMOOTHINGS = 6
+
+
+def orientations(gradients: Gradients) -> tuple[Int[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+    """Which patch, and an angle from the x axis towards the y axis; a patch has none if it is flat."""
+    histogram = orientation_histograms(gradients)
+    left, right = np.roll(histogram, 1, axis=1), np.roll(histogram, -1, axis=1)
+    high = histogram >= PEAK * histogram.max(axis=1, keepdims=True)
+    patch, peak = np.nonzero((histogram > left) & (histogram >= right) & high & (histogram > 0))
+    before, at, after = (h[patch, peak] for h in (left, histogram, right))
+    fraction = 0.5 * (before - after) / (before - 2 * at + after)  # the top of a parabola through the three
+    return patch, (peak + fraction) * (2 * np.pi / BINS)
+
+
+def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
+    """Weighted by magnitude and distance from the centre, shared between neighbouring bins, smoothed."""
+    count, side = gradients.x.shape[:2]
+    inside, weight = _weights(side)
+    x, y = (part.reshape(count, -1)[:, inside] for part in gradients)
+    if not count:
+        return np.zeros((0, BINS))
+    magnitude, angle = cv2.cartToPolar(x, y)
+    magnitude *= weight
+    position = angle * np.float32(BINS / (2 * np.pi))
+    lower = np.floor(position)
+    share = (position - lower).ravel()
+    first = (lower.astype(np.int64) % BINS + np.arange(count)[:, None] * BINS).ravel()
+    second = first + 1 - BINS * (first % BINS == BINS - 1)
+    flat = magnitude.ravel()
+    histogram = np.bincount(first, flat * (1 - share), count * BINS) + np.bincount(second, flat * share, count * BINS)
+    return _smoothed(histogram.reshape(count, BINS))
+
+
+def _smoothed(histogram: Float[np.ndarray, "N b"]) -> Float[np.ndarray, "N b"]:
+    for _ in range(_SMOOTHINGS):
+        histogram = (np.roll(histogram, 1, axis=1) + histogram + np.roll(histogram, -1, axis=1)) / 3
+    return histogram
+
+
+def _weights(side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Flat indices of the disc, and a Gaussian over it."""
+    k = np.arange(side, dtype=np.float32) - side // 2
+    squared = (k[:, None] ** 2 + k**2).ravel()
+    inside = np.flatnonzero(squared <= (side // 2) ** 2)
+    return inside, np.exp(-squared[inside] / (2 * (side / 4) ** 2))

@@ -1,0 +1,105 @@
+"""Patches: what a measurement region looks like when its ellipse is made a disc, and the gradients there.
+
+A patch has a fixed blur of 1.5 of its own pixels, whatever the size of its region. It is sampled from the coarsest
+scale-space octave that is not blurred more, and the rest of the blur is added to the patch.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+from jaxtyping import Float, Int
+
+from faemb.features.hessian_affine.pyramid import IMAGE_BLUR, Octave
+
+PATCH_BLUR = 1.5
+_BLUR_STEP = 0.25
+"""Blurs added to patches are rounded to this, so that many patches share one matrix."""
+
+
+class Gradients(NamedTuple):
+    x: Float[np.ndarray, "N n n"]
+    y: Float[np.ndarray, "N n n"]
+
+
+class Source(NamedTuple):
+    """An image to sample patches from, with its blur, both in pixels of the original."""
+
+    image: Float[np.ndarray, "_ _"]
+    pixel: float
+    blur: float
+
+
+def sources(grey: Float[np.ndarray, "H W"], octaves: Sequence[Octave], sigma: float) -> list[Source]:
+    """The image itself and the first level of each octave, finest first."""
+    return [Source(grey, 1.0, IMAGE_BLUR)] + [
+        Source(octave.levels[0], octave.pixel, sigma * octave.pixel) for octave in octaves if octave.pixel >= 1
+    ]
+
+
+def sampled(
+    images: Sequence[Float[np.ndarray, "_ _"]],
+    which: Int[np.ndarray, " N"],
+    centres: Float[np.ndarray, "N 2"],
+    steps: Float[np.ndarray, "N 2 2"],
+    side: int,
+) -> Float[np.ndarray, "N n n"]:
+    """Bilinear samples of images[which] at centre + step @ (column, row); `which` must be sorted."""
+    k = np.arange(side, dtype=np.float32) - side // 2
+    grid = np.stack([np.tile(k, side), np.repeat(k, side), np.ones(side * side, np.float32)])
+    x, y = (
+        np.concatenate([steps[:, axis], centres[:, axis, None]], axis=1).astype(np.float32) @ grid for axis in (0, 1)
+    )
+    out = np.empty_like(x)
+    bounds = np.flatnonzero(np.diff(which, prepend=-1, append=-1))
+    for start, stop in pairwise(bounds):
+        run = slice(start, stop)
+        cv2.remap(images[which[start]], x[run], y[run], cv2.INTER_LINEAR, dst=out[run], borderMode=cv2.BORDER_REPLICATE)
+    return out.reshape(-1, side, side)
+
+
+def gradients(
+    from_: Sequence[Source], centres: Float[np.ndarray, "N 2"], shapes: Float[np.ndarray, "N 2 2"], side: int
+) -> Gradients:
+    """Gradients of the patches of the regions centre + shape @ disc, in pixels of the original; rows as given."""
+    radius = side // 2
+    steps = np.sqrt(np.abs(np.linalg.det(shapes))) / radius  # original pixels per pixel of the patch
+    which = _coarsest(from_, steps)
+    blur = np.array([source.blur for source in from_])[which] / steps
+    missing = np.sqrt(np.maximum(PATCH_BLUR**2 - blur**2, 0))
+    matrix = np.rint(missing / _BLUR_STEP).astype(np.int64)
+    order = np.lexsort((matrix, which))
+    pixel = np.array([source.pixel for source in from_])[which]
+    patches = sampled(
+        [source.image for source in from_],
+        which[order],
+        centres[order] / pixel[order, None],
+        shapes[order] / (radius * pixel[order])[:, None, None],
+        side,
+    )
+    out = Gradients(np.empty_like(patches), np.empty_like(patches))
+    for value in np.unique(matrix):
+        rows = matrix[order] == value
+        smooth, derive = blur_matrices(side, value * _BLUR_STEP)
+        chosen = patches[rows]
+        out.x[order[rows]] = smooth @ (chosen @ derive.T)
+        out.y[order[rows]] = derive @ (chosen @ smooth.T)
+    return out
+
+
+def blur_matrices(side: int, sigma: float) -> tuple[Float[np.ndarray, "n n"], Float[np.ndarray, "n n"]]:
+    """G and DG: `G @ patch @ G.T` blurs a patch, `G @ patch @ DG.T` is the x derivative of that."""
+    k = np.arange(side, dtype=np.float32)
+    smooth = np.eye(side, dtype=np.float32)
+    if sigma > 0:
+        smooth = np.exp(-((k[:, None] - k) ** 2) / (2 * sigma**2))
+        smooth /= smooth.sum(axis=1, keepdims=True)
+    return smooth.astype(np.float32), np.asarray(np.gradient(smooth, axis=0), np.float32)
+
+
+def _coarsest(from_: Sequence[Source], steps: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """The last source whose blur is at most that of a patch; the first where all are more blurred."""
+    blurs = np.array([source.blur for source in from_])
+    return np.maximum(np.searchsorted(blurs, PATCH_BLUR * steps, side="right") - 1, 0)

@@ -1,0 +1,5 @@
+"""Images as the extractors take them: from files, within bounds, or from arrays."""
+
+from faemb.features.image.image import DEFAULT_MAX_SIDE, Image, ImageLike, as_image, read_image, require_max_side
+
+__all__ = ["DEFAULT_MAX_SIDE", "Image", "ImageLike", "as_image", "read_image", "require_max_side"]

@@ -1,0 +1,65 @@
+"""Which decoder reads a file: known by the first bytes, never by the name, and no other decoder is ever reached."""
+
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from faemb.errors import InputError, MissingExtraError
+
+# The classes themselves, not PIL.Image.open: that has a limit of its own on pixels, which only a global moves.
+DECODERS: dict[bytes, type[ImageFile]] = {
+    b"\xff\xd8\xff": JpegImageFile,
+    b"\x89PNG\r\n\x1a\n": PngImageFile,
+    b"GIF87a": GifImageFile,
+    b"GIF89a": GifImageFile,
+    b"BM": BmpImageFile,
+    b"II*\0": TiffImageFile,
+    b"MM\0*": TiffImageFile,
+    b"II+\0": TiffImageFile,
+    b"MM\0+": TiffImageFile,
+}
+AVIF_BRANDS = {b"avif", b"avis"}
+HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
+
+
+def decoder_for(head: bytes, name: str) -> type[ImageFile]:
+    for signature, decoder in DECODERS.items():
+        if head.startswith(signature):
+            return decoder
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return WebPImageFile
+    if brands_in(head) & AVIF_BRANDS:
+        return avif_decoder(name)
+    if brands_in(head) & HEIF_BRANDS:
+        return heif_decoder(name)
+    raise InputError(f"{name} is no image this can read; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF")
+
+
+def brands_in(head: bytes) -> set[bytes]:
+    """Of an ISO media file: a box of a length, "ftyp", the major brand, a version, compatible brands."""
+    if head[4:8] != b"ftyp":
+        return set()
+    end = min(int.from_bytes(head[:4]), len(head))
+    return {head[8:12], *(head[start : start + 4] for start in range(16, end, 4))}
+
+
+def avif_decoder(name: str) -> type[ImageFile]:
+    try:
+        from PIL.AvifImagePlugin import SUPPORTED, AvifImageFile
+    except ImportError:
+        SUPPORTED = False
+    if not SUPPORTED:
+        raise InputError(f"{name} is AVIF, which this Pillow cannot decode; pip install --upgrade pillow")
+    return AvifImageFile
+
+
+def heif_decoder(name: str) -> type[ImageFile]:
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError:
+        raise MissingExtraError(f"reading {name}, a HEIC image,", "heic") from None
+    return HeifImageFile

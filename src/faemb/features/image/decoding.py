@@ -1,0 +1,192 @@
+"""From a file to levels: Pillow's decoders, within bounds, and every fault as one InputError.
+
+Size is checked by the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth where
+that still covers the reduced size.
+
+    modes 1 L LA                     grey, 8 bits
+    modes I;16 (any byte order), I   grey, 16 bits; I with values beyond 16 bits is refused
+    mode F                           grey, 0..1 as for float arrays; other values are refused
+    all others                       RGB, 8 bits; Pillow keeps the upper 8 of colours of 16 bits
+
+Transparency is laid over white. ICC profiles are ignored, and so is EXIF data that cannot be read.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+import numpy as np
+import PIL.Image
+from PIL.ExifTags import Base as Tag
+from PIL.ImageFile import ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+
+from faemb.errors import FaembError, InputError
+from faemb.features.image.decoders import decoder_for
+from faemb.features.image.levels import Levels, levels_from, reduced, reduced_size, require_addressable
+from faemb.features.image.silence import silence
+
+MAX_PIXELS = 250_000_000
+"""More are refused by the header. For WebP and TIFF Pillow itself refuses more than 178,956,970."""
+
+DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I", "F")
+GREY_MODES = ("1", "L", "LA", "La")
+
+BAND = 256
+"""Rows that are copied from Pillow to NumPy at a time."""
+
+
+def decode(path: str | os.PathLike[str], max_side: int | None) -> tuple[Levels, tuple[int, int]]:
+    """Levels of the upright image, reduced to `max_side`, and its width and height before that."""
+    name = os.fspath(path)
+    require_file(name)
+    with faults(name), silence(), open(name, "rb") as stream:
+        pixels, size, orientation = as_it_lies(stream, max_side, name)
+    return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
+
+
+def as_it_lies(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
+    """Levels and size of the image as it lies in the file, and its orientation; Pillow's own copy ends here."""
+    image = opened(stream, name)
+    require_bounded(image.size, max_side, name)
+    pixels, size = loaded(image, max_side, name)
+    return pixels, size, orientation_of(image)
+
+
+def require_file(name: str) -> None:
+    """Asked first: opening a pipe would wait for its other end."""
+    try:
+        status = os.stat(name)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"there is no file {name!r}; check the path of the image") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name!r} cannot be opened: {reason(error)}; check the path of the image") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{name} is a folder; expected an image file: name the files in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{name} is a pipe, a socket or a device; expected an image file: save the image to one")
+    if status.st_size == 0:
+        raise InputError(f"{name} is empty, 0 bytes; expected an image file: copy or download it again")
+
+
+@contextmanager
+def faults(name: str) -> Iterator[None]:
+    """Damaged files end in nearly any exception, according to the decoder and where the damage is."""
+    try:
+        yield
+    except (FaembError, MemoryError):
+        raise
+    except PermissionError:
+        raise InputError(f"{name} may not be read: permission denied; change its permissions") from None
+    except PIL.Image.DecompressionBombError as error:
+        raise InputError(f"{name} is too large: {reason(error)}; save a smaller copy of it") from error
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be decoded: {reason(error)}; it is damaged, cut short or of a rare kind: copy or download "
+            "it again, or save it as PNG"
+        ) from error
+
+
+def reason(error: Exception) -> str:
+    """Its first line, shortened."""
+    told = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+    line = told.splitlines()[0].rstrip(" .")
+    return line if len(line) <= 120 else line[:117] + "..."
+
+
+def opened(stream: BinaryIO, name: str) -> ImageFile:
+    """Its header is read, its pixels are not yet."""
+    head = stream.read(256)
+    stream.seek(0)
+    return decoder_for(head, name)(stream)
+
+
+def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> None:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name} is {width} x {height} pixels; at most {MAX_PIXELS:,} in all are read: save a smaller copy of it"
+        )
+    require_addressable(size, max_side, name)
+
+
+def loaded(image: ImageFile, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
+    """Levels, reduced, and the size before that."""
+    size, box = image.size, None
+    if isinstance(image, JpegImageFile):
+        drafted = image.draft(None, reduced_size(size, max_side))
+        box = drafted[1] if drafted else None
+    image.load()
+    if box is None and image.size != size:  # the header of a HEIC may promise another size than is decoded
+        size = image.size
+        require_bounded(size, max_side, name)
+    target = reduced_size(size, max_side)
+    if image.mode in DEEP_MODES:
+        return reduced(levels_from(deep_values(image, name), name), target), size
+    return array_from(resized(opaque(image), target, box)), size
+
+
+def deep_values(image: PIL.Image.Image, name: str) -> np.ndarray:
+    """uint16 or float32; a value that stands for transparency becomes white."""
+    values = array_from(image)
+    if image.mode == "I":
+        if values.min() < 0 or values.max() > 65535:
+            raise InputError(
+                f"{name} has values from {values.min()} to {values.max()}; expected 0 to 65535: save it with 16 bits"
+            )
+        values = values.astype(np.uint16)
+    if image.mode != "F" and isinstance(image.info.get("transparency"), int):
+        values = np.where(values == image.info["transparency"], np.uint16(65535), values)
+    return values
+
+
+def opaque(image: PIL.Image.Image) -> PIL.Image.Image:
+    """In mode L or RGB; transparent parts show white paper."""
+    mode, layered_mode = ("L", "LA") if image.mode in GREY_MODES else ("RGB", "RGBA")
+    if image.has_transparency_data:
+        layered = image if image.mode == layered_mode else image.convert(layered_mode)
+        paper = PIL.Image.new(mode, image.size, "white")
+        paper.paste(layered, None, layered)
+        return paper
+    return image if image.mode == mode else image.convert(mode)
+
+
+def resized(
+    image: PIL.Image.Image, size: tuple[int, int], box: tuple[float, float, float, float] | None
+) -> PIL.Image.Image:
+    """`box` is the part that holds the picture: a JPEG's side that is no multiple of 8 ends inside a drafted pixel."""
+    if image.size == size:
+        return image
+    return image.resize(size, PIL.Image.Resampling.LANCZOS, box=box, reducing_gap=3.0)
+
+
+def array_from(image: PIL.Image.Image) -> np.ndarray:
+    """Band by band: np.asarray of a large image holds it three times over, and joins it slowly."""
+    width, height = image.size
+    pixel = np.asarray(image.crop((0, 0, 1, 1)))
+    pixels = np.empty((height, width, *pixel.shape[2:]), pixel.dtype)
+    for top in range(0, height, BAND):
+        bottom = min(top + BAND, height)
+        pixels[top:bottom] = np.asarray(image.crop((0, top, width, bottom)))
+    return pixels
+
+
+def orientation_of(image: PIL.Image.Image) -> int:
+    """1 to 8, as in EXIF; Pillow has already turned TIFF, and pillow-heif HEIC, and both say 1 by now."""
+    with suppress(Exception):
+        orientation = int(image.getexif()[Tag.Orientation])
+        return orientation if 1 <= orientation <= 8 else 1
+    return 1
+
+
+def upright(pixels: Levels, orientation: int) -> Levels:
+    """Undo an orientation of EXIF: from 5 on rows and columns change places, then either may run backwards."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)

@@ -1,0 +1,74 @@
+"""Files of every format written plainly, one number at a time, and what all tests of readers expect."""
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faemb.errors import FormatError
+from faemb.features.local_features import LocalFeatures
+
+
+def siftgeo_record(geometry: Sequence[float], descriptor: Sequence[int]) -> bytes:
+    return struct.pack("<9fi", *geometry, len(descriptor)) + bytes(descriptor)
+
+
+def siftgeo_bytes(rng: np.random.Generator, count: int) -> bytes:
+    records = []
+    for _ in range(count):
+        geometry = [*rng.uniform(0, 500, 2), rng.uniform(1, 20), rng.uniform(-3, 3), *rng.normal(0, 1, 4), rng.random()]
+        records.append(siftgeo_record(geometry, rng.integers(0, 256, 128).tolist()))
+    return b"".join(records)
+
+
+def vecs_bytes(rows: np.ndarray, kind: str) -> bytes:
+    """`kind` is the component's letter in struct: f for .fvecs, B for .bvecs."""
+    return b"".join(struct.pack(f"<i{len(row)}{kind}", len(row), *row) for row in rows.tolist())
+
+
+def oxford_text(forms: np.ndarray, descriptors: np.ndarray) -> str:
+    """Rows of x, y, a, b, c, each followed by its descriptor."""
+    lines = [str(descriptors.shape[1]), str(len(forms))]
+    for form, descriptor in zip(forms.tolist(), descriptors.tolist(), strict=True):
+        lines.append(" ".join(repr(value) for value in [*form, *descriptor]))
+    return "\n".join(lines) + "\n"
+
+
+def ellipses(rng: np.random.Generator, count: int) -> np.ndarray:
+    """x, y, a, b, c with a positive definite form."""
+    roots = rng.normal(0, 0.1, (count, 2, 2)) + 0.05 * np.eye(2)
+    forms = roots @ roots.transpose(0, 2, 1) + 1e-3 * np.eye(2)
+    return np.concatenate([rng.uniform(0, 500, (count, 2)), forms.reshape(-1, 4)[:, [0, 1, 3]]], axis=1)
+
+
+def some_features(rng: np.random.Generator, count: int = 5, width: int = 4) -> LocalFeatures:
+    return LocalFeatures(
+        rng.random((count, width), np.float32),
+        rng.uniform(0, 100, (count, 6)).astype(np.float32),
+        rng.random(count, np.float32),
+        (320, 240),
+        "a fingerprint",
+    )
+
+
+def assert_same(features: LocalFeatures, expected: LocalFeatures) -> None:
+    for name in ("descriptors", "frames", "scores"):
+        array = getattr(features, name)
+        assert array.dtype == np.float32
+        assert array.flags.c_contiguous
+        np.testing.assert_array_equal(array, getattr(expected, name))
+    assert features.image_size == expected.image_size
+    assert features.fingerprint == expected.fingerprint
+
+
+def assert_refused(read: Callable[[Path], object], path: Path, because: str = "") -> None:
+    """One sentence, on one line, that names the file, and no other kind of error."""
+    with pytest.raises(FormatError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert re.search(because, message), message
