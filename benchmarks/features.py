@@ -1,10 +1,11 @@
-"""Local features: matching quality, speed on one core, and memory, beside OpenCV's SIFT (and pyhesaff, if installed)."""
+"""Local features: matching, speed on one core, and memory, beside OpenCV's SIFT, and pyhesaff if it is installed."""
 
 import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -15,7 +16,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks import affine
 from benchmarks.report import Result, best_seconds
 from faemb.features.hessian_affine import HessianAffine
-from faemb.features.hessian_affine.patches import sources
+from faemb.features.hessian_affine.detector import Regions
+from faemb.features.hessian_affine.patches import Source, sources
 from faemb.features.image import as_image
 
 _ROUNDS = 4
@@ -68,12 +70,11 @@ def _in_turns(ours: Callable[[], object], other: Callable[[], object]) -> tuple[
 def _against_opencv(images: list[np.ndarray]) -> Iterator[Result]:
     for budget in (1000, None):
         detector = HessianAffine(max_features=budget)
-        pairs = []
-        for image in images:
-            sift = cv2.SIFT_create(nfeatures=len(detector.extract(image)))
-            pairs.append(
-                _in_turns(lambda i=image: detector.extract(i), lambda i=image, s=sift: s.detectAndCompute(i, None))
-            )
+        sifts = [cv2.SIFT_create(nfeatures=len(detector.extract(image))) for image in images]
+        pairs = [
+            _in_turns(partial(detector.extract, image), partial(sift.detectAndCompute, image, None))
+            for image, sift in zip(images, sifts, strict=True)
+        ]
         ours, other = (mean(times) for times in zip(*pairs, strict=True))
         which = f"{budget} features" if budget else "all features"
         yield Result(f"0.79 megapixels, one core, {which}", ours, "s")
@@ -87,7 +88,7 @@ def _against_pyhesaff(images: list[np.ndarray]) -> Iterator[Result]:
         return
     colour = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in images]
     pairs = [
-        _in_turns(lambda i=grey: HessianAffine().extract(i), lambda i=bgr: pyhesaff.detect_feats_in_image(i))
+        _in_turns(partial(HessianAffine().extract, grey), partial(pyhesaff.detect_feats_in_image, bgr))
         for grey, bgr in zip(images, colour, strict=True)
     ]
     ours, other = (mean(times) for times in zip(*pairs, strict=True))
@@ -104,14 +105,17 @@ def _stages(images: list[np.ndarray]) -> Iterator[Result]:
         pyramid, keypoints = detector.detect(grey)
         regions = detector.regions(pyramid, keypoints, size)
         spent += [
-            best_seconds(lambda g=grey: detector.detect(g), _ROUNDS),
-            best_seconds(lambda p=pyramid, k=keypoints, s=size: detector.regions(p, k, s), _ROUNDS),
-            best_seconds(
-                lambda g=grey, p=pyramid, r=regions: list(detector.described(sources(g, p, detector.sigma), r)), _ROUNDS
-            ),
+            best_seconds(partial(detector.detect, grey), _ROUNDS),
+            best_seconds(partial(detector.regions, pyramid, keypoints, size), _ROUNDS),
+            best_seconds(partial(_describe, detector, sources(grey, pyramid, detector.sigma), regions), _ROUNDS),
         ]
     for name, share in zip(("detection", "adaptation", "description"), spent / spent.sum(), strict=True):
         yield Result(f"share of {name}", 100 * share, "%")
+
+
+def _describe(detector: HessianAffine, images: list[Source], regions: Regions) -> None:
+    for _ in detector.described(images, regions):
+        pass
 
 
 def memory(folder: Path) -> Result:

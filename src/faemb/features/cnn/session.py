@@ -101,12 +101,18 @@ def _runtime() -> Any:
 
 def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads or int(os.environ.get("OMP_NUM_THREADS") or 0)  # as worker processes say
+    options.intra_op_num_threads = threads or _threads_of_this_process()
     options.log_severity_level = 4  # errors are raised, not printed as well
     options.enable_mem_pattern = False  # of use for inputs of one size only, and DirectML has none
     if careful:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     return options
+
+
+def _threads_of_this_process() -> int:
+    """What OMP_NUM_THREADS says, as it does in worker processes; 0 for all cores."""
+    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(said) if said.isdigit() else 0
 
 
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
