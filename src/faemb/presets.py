@@ -155,7 +155,7 @@ def _method(method: type[Embedding], n_anchors: int, variant: Variant) -> Embedd
         )
     if method is VLAT:
         return VLAT(n_anchors, unit_residuals=variant.unit_residuals)
-    return method(n_anchors)
+    return method(n_anchors)  # type: ignore[call-arg]
 
 
 def _paper_discard(family: Family) -> int:

@@ -1,4 +1,4 @@
-"""The reference of all commands as Markdown, made from their own help: python -m faemb.cli.reference > docs/commands.md"""
+"""All commands as Markdown, made from their own help: python -m faemb.cli.reference > docs/commands.md"""
 
 import inspect
 import re

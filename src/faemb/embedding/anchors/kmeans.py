@@ -4,8 +4,6 @@ import warnings
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 
 from faemb.arrays import Array, like, to_numpy
 from faemb.errors import InputError
@@ -13,6 +11,9 @@ from faemb.errors import InputError
 
 def kmeans_anchors(x: Float[Array, "m d"], count: int, *, seed: int, restarts: int = 1) -> Float[Array, "n d"]:
     """The best of `restarts` runs; as many distinct centres as asked for, or an error that says how many there are."""
+    from sklearn.cluster import KMeans  # here, since only fitting needs it and importing it takes a second
+    from sklearn.exceptions import ConvergenceWarning
+
     samples = to_numpy(x)
     require_enough(samples.shape[0], count)
     with warnings.catch_warnings():

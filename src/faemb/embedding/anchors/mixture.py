@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from faemb.arrays import Array, like, to_numpy
 from faemb.embedding.anchors.kmeans import kmeans_anchors
@@ -20,6 +18,9 @@ class Mixture(NamedTuple):
 
 def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int) -> Mixture:
     """A thousandth of the data's mean variance is added to every variance: a cell may hold a single descriptor."""
+    from sklearn.exceptions import ConvergenceWarning  # here, since only fitting needs it
+    from sklearn.mixture import GaussianMixture
+
     start = to_numpy(kmeans_anchors(x, count, seed=seed)).astype(np.float64)
     samples = to_numpy(x).astype(np.float64)
     floor = max(1e-3 * float(samples.var(axis=0).mean()), 1e-30)

@@ -38,6 +38,7 @@ class Network(Component):
     """
 
     learned = ("program_",)
+    program_: np.ndarray
     transient = ("threads", "providers")
 
     def __init__(
@@ -122,7 +123,7 @@ class Network(Component):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without sessions, which live in one process only; the next process starts its own."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_sessions"}
+        return {name: value for name, value in self.__dict__.items() if name != "_sessions"}
 
     def __sklearn_clone__(self) -> "Network":
         """A clone keeps the program: it was read and not fitted, so that nothing could bring it back."""
