@@ -7,7 +7,6 @@ Persistence stores the two without knowing any class.
 """
 
 import inspect
-from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from faemb.arrays import Array, like, on_device
@@ -30,7 +29,9 @@ class Component:
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
         """The constructor's keywords, in order of name."""
-        return _keywords(cls)
+        if cls.__init__ is object.__init__:
+            return ()
+        return tuple(sorted(inspect.signature(cls).parameters))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name; with `deep` also those of the parts, as part__setting."""
@@ -106,13 +107,6 @@ class Component:
     def _beside(self, name: str, x: Array) -> Array:
         """The learned array `name` in the library, device and precision of x."""
         return like(getattr(self, name), x)
-
-
-@cache
-def _keywords(kind: Any) -> tuple[str, ...]:
-    if kind.__init__ is object.__init__:
-        return ()
-    return tuple(sorted(name for name in inspect.signature(kind).parameters))
 
 
 def _same(value: Any, default: Any) -> bool:
