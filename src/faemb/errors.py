@@ -22,3 +22,8 @@ class MissingExtraError(FaembError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs the extra {extra!r}: pip install "faemb[{extra}]"')
+        self._given = what, extra
+
+    def __reduce__(self) -> "tuple[type[MissingExtraError], tuple[str, str]]":
+        """So that it can come from a worker process."""
+        return type(self), self._given

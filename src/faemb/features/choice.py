@@ -23,7 +23,7 @@ def make_extractor(
     """An extractor; `model` is the .onnx file of those that need a network, `settings` are the extractor's own."""
     require_choice("detector", detector, DETECTORS)
     kind = NETWORKS.get(detector, HessianAffine)
-    unknown = settings.keys() - set(kind.setting_names())
+    unknown = settings.keys() - (set(kind.setting_names()) - {"network"})
     if unknown:
         raise InputError(f"the detector {detector} has no setting {', '.join(sorted(unknown))}")
     if detector == "hessian-affine":

@@ -20,13 +20,15 @@ _FRACTION_BITS = 4
 
 def draw_features(image: Any, features: LocalFeatures) -> UInt8[np.ndarray, "H W 3"]:
     """The image (reduced to 2,048 pixels), darkened, with its regions from weak (blue) to strong (yellow)."""
+    if np.isnan(features.frames).any():
+        raise InputError("these features carry no geometry, descriptors alone, so they cannot be drawn")
     shown = as_image(image, LARGEST_PICTURE)
     picture = np.ascontiguousarray(shown.rgb().astype(np.float32) * 0.6).astype(np.uint8)
-    scale = np.array([picture.shape[1], picture.shape[0]]) / np.array(shown.size)
+    scale = np.array([picture.shape[1], picture.shape[0]]) / np.array(shown.size)  # pixel centres are at whole numbers
     thickness = max(1, round(max(picture.shape) / 1500))
     colours = _colours(features.scores)
     for row in np.argsort(features.scores, kind="stable"):  # the strongest on top
-        outline, pointer = (_in_fixed_point(part * scale) for part in _ellipse(features.frames[row]))
+        outline, pointer = (_in_fixed_point((part + 0.5) * scale - 0.5) for part in _ellipse(features.frames[row]))
         colour = tuple(int(value) for value in colours[row])
         cv2.polylines(picture, [outline], True, colour, thickness, cv2.LINE_AA, _FRACTION_BITS)
         cv2.polylines(picture, [pointer], False, colour, thickness, cv2.LINE_AA, _FRACTION_BITS)

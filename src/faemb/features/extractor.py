@@ -11,7 +11,7 @@ import numpy as np
 
 from faemb import persistence
 from faemb.component import Component
-from faemb.features.image import Image, ImageLike, as_image
+from faemb.features.image import Image, ImageLike, as_image, require_max_side
 from faemb.features.local_features import LocalFeatures
 
 
@@ -25,6 +25,7 @@ class Extractor(Component):
 
     def check_settings(self) -> None:
         """Raise an InputError for a setting that cannot be used."""
+        require_max_side(self.max_side)
 
     def extract(self, image: ImageLike) -> LocalFeatures:
         """Read a file, or take an array, and describe it; frames are in pixels of the original image."""

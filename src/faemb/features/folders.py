@@ -23,16 +23,20 @@ def find_images(places: Iterable[Any]) -> Found:
 
     Hidden files and folders are passed over; links are followed, except back to a folder above.
     """
-    images: dict[Path, None] = {}
+    images: dict[str, Path] = {}
     unreadable: list[str] = []
     for place in map(Path, places):
         if place.is_dir():
-            images.update(dict.fromkeys(_below(place, frozenset(), unreadable)))
+            found = list(_below(place, frozenset(), unreadable))
+        elif place.is_file():
+            found = [place]
         elif place.exists():
-            images[place] = None
+            raise InputError(f"{place} is a pipe, a socket or a device; expected an image file or a folder")
         else:
             raise InputError(f"there is no file or folder {place}")
-    return Found(list(images), unreadable)
+        for image in found:
+            images.setdefault(os.path.abspath(image), image)
+    return Found(list(images.values()), list(dict.fromkeys(unreadable)))
 
 
 def common_folder(places: Iterable[Any]) -> Path:
@@ -57,10 +61,8 @@ def _below(folder: Path, above: frozenset[tuple[int, int]], unreadable: list[str
     here = (status.st_dev, status.st_ino)
     if here in above:
         return
-    for entry in entries:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            yield from _below(Path(entry.path), above | {here}, unreadable)
-        elif entry.is_file() and Path(entry.name).suffix.lower() in SUFFIXES:
-            yield Path(entry.path)
+    for path in (Path(entry.path) for entry in entries if not entry.name.startswith(".")):
+        if os.path.isdir(path):  # unlike the methods of an entry these two never raise, as on a link to itself
+            yield from _below(path, above | {here}, unreadable)
+        elif path.suffix.lower() in SUFFIXES and os.path.isfile(path):
+            yield path

@@ -17,7 +17,7 @@ from faemb.errors import FaembError, InputError
 from faemb.features.extractor import Extractor
 from faemb.features.files.npz import read_npz_header, write_npz
 from faemb.features.folders import common_folder, find_images
-from faemb.parallel import spread
+from faemb.parallel import checked_jobs, spread
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many images are done, and how many there are."""
@@ -41,7 +41,9 @@ class Summary:
     features: int = 0
     """In the images that were read now."""
     failed: list[str] = field(default_factory=list)
-    """A sentence for each image or folder that could not be used."""
+    """A sentence for each image that could not be used."""
+    unreadable: list[str] = field(default_factory=list)
+    """A sentence for each folder that could not be searched; its images are not counted."""
     seconds: float = 0.0
 
 
@@ -56,12 +58,12 @@ class ExtractToFile:
         if self._holds(target.output, mark):
             return Extracted(0, fresh=False)
         features = self.extractor.extract(target.image)
-        target.output.parent.mkdir(parents=True, exist_ok=True)
+        _made(target.output.parent)
         write_npz(target.output, features, image_hash=mark)
         return Extracted(len(features), fresh=True)
 
     def _holds(self, output: Path, mark: str) -> bool:
-        if not output.exists():
+        if not os.path.exists(output):
             return False
         try:
             header = read_npz_header(output)
@@ -76,15 +78,18 @@ def extract_folder(
     """Features of all `images` (files and folders, or one of them) as .npz files in the folder `out`."""
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     extractor.check_settings()
+    workers = checked_jobs(jobs)
     found = find_images(places)
     if not found.images:
-        raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}")
+        reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
+        raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}{reasons}")
     folder = _made(Path(out))
     targets = _targets(found.images, common_folder(places), folder)
-    summary = Summary(images=len(targets), failed=list(found.unreadable))
+    summary = Summary(images=len(targets), unreadable=found.unreadable)
     start, report = time.monotonic(), progress or (lambda stage, done, total: None)
     report("features", 0, len(targets))
-    for done, (target, outcome) in enumerate(spread(ExtractToFile(extractor), targets, jobs=jobs), 1):
+    workers = min(workers, len(targets))
+    for done, (target, outcome) in enumerate(spread(ExtractToFile(extractor), targets, jobs=workers), 1):
         _count(summary, target, outcome)
         report("features", done, len(targets))
     summary.seconds = time.monotonic() - start

@@ -51,15 +51,17 @@ def _write_one(items: Iterator[Named], target: Path, source: AnyPath) -> int:
 
 
 def _write_folder(items: Iterator[Named], folder: Path) -> int:
-    count = 0
+    written: set[Path] = set()
     for name, features in items:
         place = (folder / f"{name}.npz").resolve()
         if not place.is_relative_to(folder.resolve()):
             raise InputError(f"an image is named {name!r}, which leads out of {folder}; rename it in its file")
+        if place in written:
+            raise InputError(f"two images are named {name!r}; give each a name of its own")
         place.parent.mkdir(parents=True, exist_ok=True)
         write_npz(place, features)
-        count += 1
-    return count
+        written.add(place)
+    return len(written)
 
 
 class _Counting:

@@ -24,8 +24,8 @@ from faemb.features.local_features import LocalFeatures, frames_from
 from faemb.features.root_sift import root_sift
 from faemb.settings import require_number, require_whole
 
-_SPARE = 1.6
-"""So many times `max_features` are adapted: some do not converge, some leave the image."""
+_SPARE, _SPARE_AT_LEAST = 1.6, 32
+"""So many times the features that are missing are adapted at a time: some do not converge, some leave the image."""
 _BLOCK = 1024
 
 
@@ -99,6 +99,7 @@ class HessianAffine(Extractor):
         return sift.WIDTH
 
     def check_settings(self) -> None:
+        super().check_settings()
         if self.max_features is not None:
             require_whole("max_features", self.max_features, 1)
         require_number("threshold", self.threshold, least=0.0)
@@ -140,12 +141,19 @@ class HessianAffine(Extractor):
 
     def regions(self, pyramid: list[Octave], keypoints: Keypoints, size: tuple[int, int]) -> Regions:
         """Measurement regions of the strongest keypoints that converge and lie wholly within the image."""
-        if self.max_features is not None:
-            keypoints = keypoints.select(slice(int(_SPARE * self.max_features)))
-        shapes, usable = self._shapes(pyramid, keypoints)
+        wanted = len(keypoints.level) if self.max_features is None else self.max_features
+        parts = [self._usable(pyramid, keypoints.select(slice(0)), size)]
+        start, missing = 0, wanted
+        while missing > 0 and start < len(keypoints.level):
+            stop = start + int(_SPARE * missing) + _SPARE_AT_LEAST
+            parts.append(self._usable(pyramid, keypoints.select(slice(start, stop)), size))
+            start, missing = stop, missing - len(parts[-1].scores)
+        return Regions(*(np.concatenate(part) for part in zip(*parts, strict=True))).select(slice(wanted))
+
+    def _usable(self, pyramid: list[Octave], keypoints: Keypoints, size: tuple[int, int]) -> Regions:
+        shapes, converged = self._shapes(pyramid, keypoints)
         shapes = upright(shapes) * (self.measurement * keypoints.sigma)[:, None, None]
-        usable &= within(keypoints.centres, shapes, size)
-        chosen = np.flatnonzero(usable)[: self.max_features]
+        chosen = np.flatnonzero(converged & within(keypoints.centres, shapes, size))
         return Regions(keypoints.centres, shapes, keypoints.response).select(chosen)
 
     def _shapes(self, pyramid: list[Octave], keypoints: Keypoints) -> tuple[np.ndarray, np.ndarray]:

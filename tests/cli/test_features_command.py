@@ -1,0 +1,508 @@
+"""The commands for local features: what they print, where, and how they end.
+
+The first part runs real processes; the rest runs the commands here, without worker processes.
+"""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import faemb
+from faemb.cli import main
+from faemb.cli.console import Live
+from faemb.features import HessianAffine, job, read_features
+from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
+
+COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
+PATIENCE = 60.0
+"""Seconds until something is taken to hang."""
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def picture(path: Path, seed: int = 0, size: tuple[int, int] = (96, 72)) -> Path:
+    """Soft blobs, which have features."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two images in a folder "photos" of the current folder."""
+    monkeypatch.chdir(tmp_path)
+    picture(tmp_path / "photos" / "a.png", 1)
+    picture(tmp_path / "photos" / "trip" / "b.jpg", 2)
+    return tmp_path / "photos"
+
+
+def process(*arguments: object, stdout: Any = subprocess.PIPE) -> Ended:
+    command = [COMMAND, *map(str, arguments)]
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def assert_mistake(ended: Ended, words: str = "") -> None:
+    """One line that says it all, and nothing else."""
+    assert ended.code == 1
+    assert ended.out == ""
+    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
+    assert re.search(words, ended.err), ended.err
+
+
+def assert_misuse(ended: Ended, words: str) -> None:
+    """An explanation of options and arguments, made by typer; its boxes may break lines anywhere."""
+    assert ended.code == 2
+    assert "Usage: " in ended.err
+    assert "Traceback" not in ended.err
+    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
+
+
+# Real processes
+
+
+def test_extract_resume_and_tell(photos):
+    """From nothing, then again with a broken image beside, then with nothing but a broken image."""
+    first = process("features", "photos", "--out", "out", "--max-features", "20", "--jobs", "2")
+    count = sum(len(read_features(file)) for file in (photos.parent / "out").rglob("*.npz"))
+    assert re.fullmatch(rf"2 images with {count} features; in out after \d+\.\d s\n", first.out)
+    assert (first.code, first.err) == (0, "")
+    assert sorted(file.name for file in (photos.parent / "out").rglob("*.npz")) == ["a.png.npz", "b.jpg.npz"]
+
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff no more")
+    again = process("features", "photos", "--out", "out", "--max-features", "20", "--jobs", "1")
+    assert again.out.startswith("0 images with 0 features; 2 already up to date; 1 could not be read; in out after")
+    assert re.fullmatch(r"faemb: photos/broken\.jpg [^\n]+\n", again.err)
+    assert again.code == 0
+
+
+def test_a_mistake_is_one_line_and_no_traceback(photos):
+    assert_mistake(process("features", "nowhere", "--out", "out"), "there is no file or folder nowhere")
+    assert_mistake(process("show-features", "photos/a.png", "--out", "a.tif"), "ends in .png, .jpg or .webp")
+
+
+@pytest.mark.parametrize("option", ["--out", "--nonsense"])
+def test_a_misused_option_is_explained(photos, option):
+    ended = process("features", "photos", option)
+    assert (ended.code, ended.out) == (2, "")
+    assert option in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_no_traceback():
+    with Path("/dev/full").open("w") as full:
+        ended = process("--version", stdout=full)
+    assert ended.code != 0
+    assert "Traceback" not in ended.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault():
+    """As in `faemb --help | true`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ended = process("--help", stdout=writing)
+    finally:
+        os.close(writing)
+    assert "Traceback" not in ended.err
+
+
+def living(session: int) -> list[int]:
+    """Processes of a session, less those that have ended and only wait to be asked."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(owner) == session and state != "Z":
+            found.append(int(place.name))
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("whom", "moment"),
+    [("the process", "in the middle"), ("as a terminal", "while workers start"), ("as a terminal", "in the middle")],
+)
+def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
+    for number in range(40):
+        picture(photos / f"{number}.png", number, size=(320, 240))
+    out = photos.parent / "out"
+    command = [COMMAND, "features", "photos", "--out", "out", "--jobs", "2"]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    run = subprocess.Popen(command, start_new_session=True, text=True, **pipes)  # noqa: S603
+    ready = {
+        "while workers start": lambda: len(living(run.pid)) >= 5,  # itself, two that clean up, two workers
+        "in the middle": lambda: any(out.glob("*.npz")),
+    }
+    try:
+        assert wait_until(lambda: ready[moment]() or run.poll() is not None)
+        (os.kill if whom == "the process" else os.killpg)(run.pid, signal.SIGINT)
+        printed, said = run.communicate(timeout=PATIENCE)
+    finally:
+        run.kill()
+        run.wait(PATIENCE)
+        all_ended = wait_until(lambda: not living(run.pid))
+        for orphan in living(run.pid):
+            os.kill(orphan, signal.SIGKILL)
+    assert run.returncode == 130
+    assert printed == ""
+    # A worker that is stopped while Python starts in it may have last words of its own.
+    assert said.endswith("faemb: stopped\n") if moment == "while workers start" else said == "faemb: stopped\n"
+    assert all_ended
+    for file in out.rglob("*.npz"):
+        read_npz(file)
+    assert not list(out.rglob(".*.tmp")) or moment == "in the middle"  # of a worker that was killed while it wrote
+
+
+# Here
+
+
+def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
+    for item in items:
+        try:
+            yield item, task(item)
+        except Exception as error:
+            yield item, error
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+    """The command line of these arguments, in the current folder."""
+    monkeypatch.setattr(job, "spread", one_after_the_other)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+def test_the_version(run):
+    assert run("--version") == (0, f"{faemb.__version__}\n", "")
+
+
+def test_without_arguments_there_is_help(run):
+    shown = run().out
+    assert "Usage: " in shown
+    assert "convert-features" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["features"], "Missing argument 'IMAGES...'"),
+        (["features", "photos"], "Missing option '--out'"),
+        (["features", "photos", "--out", "out", "--jobs", "many"], "Invalid value for '--jobs'"),
+        (["features", "photos", "--out", "out", "--colour"], "No such option: --colour"),
+        (["show-features", "a.png", "b.png", "--out", "c.png"], "unexpected extra argument"),
+        (["show-features", "a.png", "--out", "c.png", "--max-side", "1.5"], "Invalid value for '--max-side'"),
+        (["convert-features", "a.npz"], "Missing option '--out'"),
+        (["--colour"], "No such option: --colour"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_misuse_is_explained(run, arguments, words):
+    assert_misuse(run(*arguments), words)
+
+
+class TestFeatures:
+    def test_settings_reach_the_extractor(self, run, photos):
+        options = ["--max-features", "7", "--rotation-invariant", "--max-side", "64"]
+        assert run("features", "photos", "--out", "out", *options).code == 0
+        extractor = HessianAffine(max_features=7, rotation_invariant=True, max_side=64)
+        expected, stored = extractor.extract(photos / "a.png"), read_features("out/a.png.npz")
+        assert stored.fingerprint == extractor.fingerprint
+        np.testing.assert_array_equal(stored.descriptors, expected.descriptors)
+
+    def test_what_is_not_said_is_the_extractors_own(self, run, photos):
+        assert run("features", "photos", "--out", "out").code == 0
+        assert read_features("out/a.png.npz").fingerprint == HessianAffine().fingerprint
+
+    def test_no_reduction_at_all(self, run, photos):
+        assert run("features", "photos", "--out", "out", "--max-side", "0").code == 0
+        assert read_features("out/a.png.npz").fingerprint == HessianAffine(max_side=None).fingerprint
+
+    def test_several_images_and_folders(self, run, photos):
+        ended = run("features", "photos/trip", "photos/a.png", "--out", "out")
+        assert ended.out.startswith("2 images with")
+        assert sorted(file.name for file in Path("out").rglob("*.npz")) == ["a.png.npz", "b.jpg.npz"]
+
+    def test_one_image_is_not_called_images(self, run, photos):
+        assert run("features", "photos/a.png", "--out", "out").out.startswith("1 image with")
+
+    @pytest.mark.parametrize("quiet", ["--quiet", "-q"])
+    def test_quiet_prints_nothing(self, run, photos, quiet):
+        assert run("features", "photos", "--out", "out", quiet) == (0, "", "")
+        assert run("features", "photos", "--out", "out", quiet) == (0, "", "")
+
+    def test_quiet_prints_errors_still(self, run, photos):
+        (photos / "empty.png").touch()
+        ended = run("features", "photos", "--out", "out", "--quiet")
+        assert (ended.code, ended.out) == (0, "")
+        assert re.fullmatch(r"faemb: photos/empty\.png is empty[^\n]*\n", ended.err)
+
+    def test_if_no_image_can_be_read_it_has_failed(self, run, photos):
+        shutil.rmtree(photos)
+        photos.mkdir()
+        for name in ("one.png", "two.png"):
+            (photos / name).write_text("no image")
+        ended = run("features", "photos", "--out", "out")
+        assert ended.code == 1
+        assert ended.out.startswith("0 images with 0 features; 2 could not be read; in out")
+        assert len(ended.err.splitlines()) == 2
+
+    def test_a_folder_that_cannot_be_read_is_told_and_no_image_is_lost_in_the_count(self, run, photos, monkeypatch):
+        scandir = os.scandir
+
+        def guarded(path: Any) -> Any:
+            if os.path.basename(path) == "trip":
+                raise PermissionError(13, "Permission denied")
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", guarded)
+        ended = run("features", "photos", "--out", "out")
+        assert ended.err == "faemb: the folder photos/trip cannot be read: Permission denied\n"
+        assert ended.out.startswith("1 image with")
+        assert ended.code == 0
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["--jobs", "0"], "jobs is 0; expected a whole number, 1 to 1024"),
+            (["--max-features", "0"], "max_features is 0"),
+            (["--max-side", "5"], "max_side is 5"),
+            (["--max-side", "-1"], "max_side is -1"),
+            (["--detector", "surf"], "detector is 'surf'; expected one of hessian-affine"),
+            (["--detector", "map"], "the detector map needs a network"),
+            (["--detector", "map", "--model", "gone.onnx"], "no network at gone.onnx"),
+            (["--detector", "patches", "--model", "gone.onnx", "--max-features", "9"], "no setting max_features"),
+            (["--model", "gone.onnx"], "uses no model"),
+            (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, photos, options, words):
+        assert_mistake(run("features", "photos", "--out", "out", *options), words)
+        assert not Path("out").exists()
+
+    def test_no_images_is_a_mistake(self, run, photos):
+        Path("empty").mkdir()
+        assert_mistake(run("features", "empty", "--out", "out"), "there are no images in empty")
+
+    def test_a_network_and_its_settings(self, run, photos):
+        onnx = pytest.importorskip("onnx")
+        pool = onnx.helper.make_node("AveragePool", ["image"], ["features"], kernel_shape=[8, 8], strides=[8, 8])
+        kind, shape = onnx.TensorProto.FLOAT, ("batch", 3, "height", "width")
+        graph = onnx.helper.make_graph(
+            [pool],
+            "net",
+            [onnx.helper.make_tensor_value_info("image", kind, shape)],
+            [onnx.helper.make_tensor_value_info("features", kind, None)],
+        )
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+        Path("net.onnx").write_bytes(model.SerializeToString())
+        Path("net.json").write_text(json.dumps({"channels": "rgb", "mean": 0, "std": 255}))
+        ended = run("features", "photos", "--out", "out", "--detector", "map", "--model", "net.onnx")
+        assert (ended.code, ended.err) == (0, "")
+        assert read_features("out/a.png.npz").descriptors.shape == (9 * 12, 3)
+
+
+class TestShowFeatures:
+    def test_a_picture_is_drawn(self, run, photos):
+        ended = run("show-features", "photos/a.png", "--out", "drawn.png", "--max-features", "10")
+        count = len(HessianAffine(max_features=10).extract(photos / "a.png"))
+        assert ended == (0, f"{count} features of photos/a.png drawn in drawn.png\n", "")
+        with PIL.Image.open("drawn.png") as drawn:
+            assert (drawn.size, drawn.mode) == ((96, 72), "RGB")
+
+    def test_a_box_selects(self, run, photos):
+        box = (10, 10, 60, 50)
+        ended = run("show-features", "photos/a.png", "--out", "drawn.jpg", "--box", ",".join(map(str, box)))
+        everything = HessianAffine().extract(photos / "a.png")
+        assert 0 < len(everything.inside(box)) < len(everything)
+        assert ended.out.startswith(f"{len(everything.inside(box))} features")
+
+    def test_quiet_prints_nothing(self, run, photos):
+        assert run("show-features", "photos/a.png", "--out", "drawn.webp", "-q") == (0, "", "")
+
+    def test_an_image_that_shows_nothing(self, run, photos):
+        PIL.Image.new("L", (20, 10), 128).save("flat.png")
+        assert (
+            run("show-features", "flat.png", "--out", "drawn.png").out == "0 features of flat.png drawn in drawn.png\n"
+        )
+
+    @pytest.mark.parametrize(
+        ("image", "options", "words"),
+        [
+            ("gone.png", [], "there is no file 'gone.png'"),
+            ("photos", [], "photos is a folder"),
+            ("text.png", [], "text.png is no image"),
+            ("photos/a.png", ["--box", "1,2,3"], "expected x1,y1,x2,y2"),
+            ("photos/a.png", ["--box", "a,b,c,d"], "expected x1,y1,x2,y2"),
+            ("photos/a.png", ["--box", "nan,0,9,9"], "four finite numbers"),
+            ("photos/a.png", ["--box", "9,9,5,5"], "is empty"),
+            ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 96 x 72 pixels"),
+            ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),
+            ("photos/a.png", ["--max-side", "3"], "max_side is 3"),
+            ("photos/a.png", ["--out", "drawn.txt"], "ends in .png, .jpg or .webp"),
+            ("photos/a.png", ["--out", "gone/drawn.png"], "the folder gone does not exist"),
+        ],
+    )
+    def test_mistakes_are_one_line(self, run, photos, image, options, words):
+        Path("text.png").write_text("no image")
+        assert_mistake(run("show-features", image, "--out", "drawn.png", *options), words)
+        assert not Path("drawn.png").exists()
+
+
+class TestConvertFeatures:
+    @pytest.fixture
+    def extracted(self, photos: Path) -> Path:
+        """A folder of features, as `faemb features photos --out features` leaves it."""
+        for image in ("a.png", "trip/b.jpg"):
+            Path("features", image).parent.mkdir(parents=True, exist_ok=True)
+            write_npz(f"features/{image}.npz", HessianAffine(max_features=9).extract(photos / image))
+        return Path("features")
+
+    def assert_same(self, one: Any, other: Any) -> None:
+        for name in ("descriptors", "frames", "scores"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert (one.image_size, one.fingerprint) == (other.image_size, other.fingerprint)
+
+    def test_a_folder_to_one_file_and_back(self, run, extracted):
+        assert run("convert-features", "features", "--out", "all.h5") == (0, "2 images written to all.h5\n", "")
+        assert hloc_names("all.h5") == ["a.png", "trip/b.jpg"]
+        assert run("convert-features", "all.h5", "--out", "back") == (0, "2 images written to back\n", "")
+        assert sorted(path.name for path in Path("back").rglob("*.npz")) == ["a.png.npz", "b.jpg.npz"]
+        for name in ("a.png", "trip/b.jpg"):
+            original = read_features(f"features/{name}.npz")
+            self.assert_same(read_hloc_image("all.h5", name), original)
+            self.assert_same(read_features(f"back/{name}.npz"), original)
+
+    def test_a_file_of_another_tool(self, run, tmp_path):
+        record = struct.pack("<9fi", 10, 20, 3, 0, 1, 0, 0, 1, 0.5, 128) + bytes(range(128))
+        Path("photo.siftgeo").write_bytes(record * 2)
+        assert run("convert-features", "photo.siftgeo", "--out", "photo.npz").out == "1 image written to photo.npz\n"
+        stored = read_features("photo.npz")
+        self.assert_same(stored, read_features("photo.siftgeo"))
+        np.testing.assert_array_equal(stored.centres, [[10, 20]] * 2)
+        assert run("convert-features", "photo.siftgeo", "--out", "photo.h5", "--quiet") == (0, "", "")
+        assert hloc_names("photo.h5") == ["photo"]
+
+    def test_descriptors_alone(self, run, tmp_path):
+        Path("rows.fvecs").write_bytes(struct.pack("<i3f", 3, 1, 2, 3) * 4)
+        assert run("convert-features", "rows.fvecs", "--out", "rows.h5").code == 0
+        assert run("convert-features", "rows.h5", "--out", "back").code == 0
+        np.testing.assert_array_equal(read_features("back/rows.npz").descriptors, [[1, 2, 3]] * 4)
+
+    def test_one_image_of_many(self, run, extracted):
+        run("convert-features", "features/trip", "--out", "one.h5")
+        assert run("convert-features", "one.h5", "--out", "one.npz").code == 0
+        self.assert_same(read_features("one.npz"), read_features("features/trip/b.jpg.npz"))
+
+    @pytest.mark.parametrize(
+        ("source", "out", "words"),
+        [
+            ("gone.npz", "out.h5", "no file at gone.npz"),
+            ("gone.h5", "out", "no file at gone.h5"),
+            ("photos", "out.h5", "the folder photos holds no features"),
+            ("photos/a.png", "out.h5", "ends in '.png'"),
+            ("features", "out.npz", "features holds 2 images and an .npz one"),
+            ("features", "out.txt", "features cannot be written as out.txt"),
+            ("features", "gone/out.h5", "the folder gone does not exist"),
+            ("broken.siftgeo", "out.npz", "broken.siftgeo is cut short"),
+            ("broken.h5", "out", "broken.h5"),
+        ],
+    )
+    def test_mistakes_are_one_line_and_leave_nothing(self, run, extracted, source, out, words):
+        Path("broken.siftgeo").write_bytes(b"\0" * 20)
+        Path("broken.h5").write_bytes(b"\0" * 20)
+        assert_mistake(run("convert-features", source, "--out", out), words)
+        assert not list(Path().glob("*out*"))
+        assert not list(Path().glob(".*"))
+
+    def test_a_damaged_file_among_many_leaves_no_half_file(self, run, extracted):
+        Path("features/trip/b.jpg.npz").write_bytes(b"PK damaged")
+        assert_mistake(run("convert-features", "features", "--out", "out.h5"), r"b\.jpg\.npz")
+        assert not list(Path().glob("*out*"))
+        assert not list(Path().glob(".*"))
+
+    def test_a_name_that_leads_out_of_the_folder_is_refused(self, run, photos):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File("evil.h5", "w") as file:
+            file["../../escaped/keypoints"] = np.zeros((1, 2))
+            file["../../escaped/descriptors"] = np.zeros((4, 1))
+        assert_mistake(run("convert-features", "evil.h5", "--out", "deep/out"), "leads out of deep/out")
+        assert not list(Path().rglob("escaped*"))
+
+    def test_two_files_of_one_name_are_not_written_over_each_other(self, run, extracted):
+        Path("features/a.png.fvecs").write_bytes(struct.pack("<i3f", 3, 1, 2, 3))
+        assert_mistake(run("convert-features", "features", "--out", "out.h5"), "'a.png'")
+        assert_mistake(run("convert-features", "features", "--out", "out"), "'a.png'")
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, quiet: bool) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Live(quiet) as progress:
+        for done in range(4):
+            progress("features", done, 3)
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_what_is_done(monkeypatch):
+    shown = watched(monkeypatch, Terminal(), quiet=False)
+    assert "features" in shown
+    assert "3/3" in shown
+
+
+@pytest.mark.parametrize(
+    ("stream", "quiet"), [(Terminal(), True), (io.StringIO(), False)], ids=["quiet", "no terminal"]
+)
+def test_nobody_who_looks_no_progress(monkeypatch, stream, quiet):
+    assert watched(monkeypatch, stream, quiet=quiet) == ""

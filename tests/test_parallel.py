@@ -1,0 +1,262 @@
+"""One task over many items in worker processes; the tasks stand in this module, so that workers can import them."""
+
+import inspect
+import itertools
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, ClassVar
+
+import cv2
+import pytest
+import threadpoolctl
+
+from faemb import parallel
+from faemb.errors import InputError, MissingExtraError
+from faemb.parallel import WorkerDied, checked_jobs, spread
+
+JOBS = 2
+AHEAD = 4 * JOBS
+"""Items that may be in flight at most; fewer is as good."""
+
+
+class TalkativeError(Exception):
+    """Cannot be built again from its arguments alone, as errors of many libraries."""
+
+    def __init__(self, place: str, number: int) -> None:
+        super().__init__(f"{place} has failed with {number}")
+
+
+class Witness:
+    """A task that tells where it ran; the errors that it raises are named by the items."""
+
+    times_unpacked: ClassVar[int] = 0
+
+    def __setstate__(self, state: object) -> None:
+        Witness.times_unpacked += 1
+
+    def __getstate__(self) -> str:
+        return "some state, so that it is set again on the other side"
+
+    def __call__(self, item: Any) -> dict[str, Any]:
+        if item == "value":
+            raise ValueError("no good")
+        if item == "extra":
+            raise MissingExtraError("reading a.heic", "heic")
+        if item == "talkative":
+            raise TalkativeError("here", 7)
+        pools = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+        return {
+            "item": item,
+            "process": os.getpid(),
+            "unpacked": Witness.times_unpacked,
+            "threads": {cv2.getNumThreads(), *pools},
+        }
+
+
+def kill_the_worker_on_a_multiple_of_five(item: int) -> int:
+    if item % 5 == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.01)
+    return -item
+
+
+def slowly_negated(item: int) -> int:
+    time.sleep(0.01)
+    return -item
+
+
+def counted(pulled: list[int]) -> Iterator[int]:
+    for number in itertools.count():
+        pulled.append(number)
+        yield number
+
+
+def workers() -> list[Any]:
+    return multiprocessing.active_children()
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[tuple[Any, Any]]:
+    """Of one run over 30 numbers, three texts that raise, and a twin."""
+    outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", 7], jobs=JOBS))
+    assert workers() == []
+    return outcomes
+
+
+def test_every_item_comes_back_once_with_its_own_result(outcomes):
+    numbers = [item for item, _ in outcomes if isinstance(item, int)]
+    assert Counter(numbers) == Counter([*range(30), 7])
+    assert all(result["item"] == item for item, result in outcomes if isinstance(item, int))
+
+
+def test_the_work_is_done_elsewhere_by_at_most_so_many(outcomes):
+    processes = {result["process"] for _, result in outcomes if isinstance(result, dict)}
+    assert os.getpid() not in processes
+    assert 1 <= len(processes) <= JOBS
+
+
+def test_the_task_travels_once_per_worker(outcomes):
+    assert {result["unpacked"] for _, result in outcomes if isinstance(result, dict)} == {1}
+
+
+def test_libraries_use_one_thread_in_a_worker(outcomes):
+    assert {n for _, result in outcomes if isinstance(result, dict) for n in result["threads"]} == {1}
+
+
+def test_an_exception_is_given_back_with_its_item(outcomes):
+    (error,) = [result for item, result in outcomes if item == "value"]
+    assert type(error) is ValueError
+    assert str(error) == "no good"
+
+
+@pytest.mark.parametrize(("item", "words"), [("extra", "needs the extra 'heic'"), ("talkative", "failed with 7")])
+def test_an_exception_that_does_not_travel_well_is_not_taken_for_a_dead_worker(outcomes, item, words):
+    (error,) = [result for given, result in outcomes if given == item]
+    assert isinstance(error, Exception)
+    assert not isinstance(error, WorkerDied)
+    assert words in str(error)
+
+
+def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
+    """Two in the same flight, one in a later one."""
+    outcomes = list(
+        spread(kill_the_worker_on_a_multiple_of_five, [1, 5, 2, 10, 3, 4, *range(6, 10), 15, 11], jobs=JOBS)
+    )
+    assert Counter(item for item, _ in outcomes) == Counter([*range(1, 12), 15])
+    killers = {item: result for item, result in outcomes if item % 5 == 0}
+    assert killers.keys() == {5, 10, 15}
+    for error in killers.values():
+        assert isinstance(error, WorkerDied)
+        assert "killed" in str(error)
+    assert all(result == -item for item, result in outcomes if item % 5)
+    assert workers() == []
+
+
+class Pool:
+    """In place of a pool, without processes: the first breaks when it is given its third item."""
+
+    made: ClassVar[int] = 0
+
+    def __init__(self, workers: int, *, initargs: tuple[Any, ...], **options: Any) -> None:
+        self.task, self.left = initargs[0], 2 if Pool.made == 0 else 1000
+        self._work_ids: queue.Queue[int] = queue.Queue()
+        Pool.made += 1
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def shutdown(self, **options: Any) -> None:
+        pass
+
+    def submit(self, run: Any, item: Any) -> "Future[Any]":
+        self.left -= 1
+        if self.left < 0:
+            raise BrokenProcessPool("a worker has died")
+        future: Future[Any] = Future()
+        try:
+            future.set_result(self.task(item))
+        except BaseException as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(Pool, "made", 0)
+
+
+@pytest.mark.usefixtures("pools")
+def test_no_item_is_lost_or_done_twice_when_the_pool_breaks_as_it_is_given_one():
+    outcomes = list(spread(slowly_negated, iter(range(1, 20)), jobs=2))
+    assert sorted(outcomes) == [(item, -item) for item in range(1, 20)]
+    assert Pool.made > 1
+
+
+@pytest.mark.usefixtures("pools")
+def test_an_interrupt_in_a_worker_is_no_result():
+    def interrupted(item: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(spread(interrupted, [1], jobs=1))
+
+
+def test_an_endless_iterator_is_read_a_bounded_distance_ahead():
+    pulled: list[int] = []
+    outcomes = spread(slowly_negated, counted(pulled), jobs=JOBS)
+    assert pulled == []
+    for taken in range(1, 26):
+        item, result = next(outcomes)
+        assert result == -item
+        assert len(pulled) <= taken + AHEAD
+    assert len(workers()) == JOBS
+    outcomes.close()
+    assert workers() == []
+    assert len(pulled) <= 25 + AHEAD
+
+
+@pytest.mark.parametrize("taken", [1, 2, 5])
+def test_leaving_early_leaves_no_workers_and_makes_no_thread_fail(monkeypatch, taken):
+    faults: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    outcomes = spread(slowly_negated, itertools.count(), jobs=JOBS)
+    for _ in range(taken):
+        next(outcomes)
+    outcomes.close()
+    assert workers() == []
+    assert [str(fault.exc_value) for fault in faults] == []
+
+
+def test_a_consumer_that_fails_leaves_no_workers():
+    def consume() -> None:
+        for _ in spread(slowly_negated, itertools.count(), jobs=1):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        consume()
+    assert workers() == []
+
+
+def test_items_that_fail_end_the_run_and_leave_no_workers():
+    def items() -> Iterator[int]:
+        yield 1
+        raise LookupError("the list of items is damaged")
+
+    with pytest.raises(LookupError, match="damaged"):
+        list(spread(slowly_negated, items(), jobs=1))
+    assert workers() == []
+
+
+def test_no_items_no_results():
+    assert list(spread(slowly_negated, [], jobs=JOBS)) == []
+    assert workers() == []
+
+
+@pytest.mark.parametrize("jobs", [0, -1, True, 1025], ids=repr)
+def test_wrong_numbers_of_jobs_are_explained(jobs):
+    with pytest.raises(InputError, match=r"jobs is .*; expected a whole number, 1 to 1024"):
+        next(spread(slowly_negated, [1], jobs=jobs))
+
+
+@pytest.mark.parametrize("jobs", [1.5, "2", float("nan"), [2]], ids=repr)
+def test_jobs_of_a_wrong_type_are_explained(jobs):
+    """Unwrapped: in tests alone the types are checked before."""
+    with pytest.raises(InputError, match=r"jobs is .*; expected a whole number, 1 to 1024"):
+        inspect.unwrap(checked_jobs)(jobs)
+
+
+def test_one_worker_per_core_that_may_be_used():
+    assert checked_jobs(3) == 3
+    assert 1 <= checked_jobs(None) <= (os.cpu_count() or 1)
