@@ -124,6 +124,26 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
     return Encoder(**{**settings, **changes})
 
 
+SMALLER = ((16, 32), (8, 32), (4, 32), (2, 32), (2, 16), (1, 16), (1, 8))
+"""Anchors and dimensions of ever smaller encoders, for few descriptors to learn from."""
+LEAST_ROWS = 1.0
+"""Descriptors per dimension of the embedding, below which a smaller encoder does better."""
+
+
+def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
+    """This encoder of a collection's preset, or the largest smaller one that so many descriptors can teach."""
+    own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
+    if own not in SMALLER:
+        return encoder
+    steps = SMALLER[SMALLER.index(own) :]
+    n_anchors, width = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
+    return encoder.set_params(embedding__n_anchors=n_anchors, projection__dimension=width)
+
+
+def _size(n_anchors: int, width: int) -> int:
+    return n_anchors * width * (width + 1) // 2
+
+
 def _collection(n_anchors: int) -> dict[str, Any]:
     return {
         "embedding": FastFAemb(n_anchors, unit_residuals=True),

@@ -9,6 +9,12 @@ def result(text: str) -> None:
     print(text)
 
 
+def print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
 def warning(text: str) -> None:
     print(f"faemb: {text}", file=sys.stderr)
 

@@ -6,30 +6,24 @@ from typing import Annotated, Any
 import typer
 
 from faemb.cli.console import Live, result, warning
-
-Detector = Annotated[
-    str, typer.Option(help="hessian-affine; or, with --model, patches, map or tokens of a network.", metavar="NAME")
-]
-Model = Annotated[Path | None, typer.Option(help="Network as .onnx, with its .json beside it.", metavar="FILE")]
-MaxFeatures = Annotated[int | None, typer.Option(help="Keep the strongest N of each image.", metavar="N")]
-RotationInvariant = Annotated[
-    bool, typer.Option("--rotation-invariant", help="Turn patches to their own direction; else up stays up.")
-]
-MaxSide = Annotated[
-    int | None,
-    typer.Option(help="Reduce larger images to N pixels first; 1,024 if not given, 0 for never.", metavar="N"),
-]
-Jobs = Annotated[int | None, typer.Option(help="Worker processes; one per core if not given.", metavar="N")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+from faemb.cli.options import (
+    Detector,
+    Images,
+    Jobs,
+    MaxFeatures,
+    MaxSide,
+    Network,
+    Quiet,
+    RotationInvariant,
+    chosen_extractor,
+)
 
 
 def features(
-    images: Annotated[
-        list[Path], typer.Argument(help="Image files, and folders that are searched through.", metavar="IMAGES...")
-    ],
+    images: Images,
     out: Annotated[Path, typer.Option(help="Folder for one .npz per image.", metavar="DIR")],
     detector: Detector = "hessian-affine",
-    model: Model = None,
+    model: Network = None,
     max_features: MaxFeatures = None,
     rotation_invariant: RotationInvariant = False,
     max_side: MaxSide = None,
@@ -44,14 +38,14 @@ def features(
     """
     from faemb.features import extract_folder
 
-    chosen = _extractor(detector, model, max_features, rotation_invariant, max_side)
+    chosen = chosen_extractor(detector, model, max_features, rotation_invariant, max_side)
     with Live(quiet) as progress:
         summary = extract_folder(images, out, chosen, jobs=jobs, progress=progress)
-    for sentence in summary.failed:
+    for sentence in (*summary.unreadable, *summary.failed):
         warning(sentence)
     if not quiet:
         result(_told(summary, out))
-    if len(summary.failed) and summary.images <= len(summary.failed):
+    if len(summary.failed) == summary.images:
         raise typer.Exit(1)
 
 
@@ -59,7 +53,7 @@ def show_features(
     image: Annotated[Path, typer.Argument(help="An image file.", metavar="IMAGE")],
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.", metavar="FILE")],
     detector: Detector = "hessian-affine",
-    model: Model = None,
+    model: Network = None,
     max_features: MaxFeatures = None,
     rotation_invariant: RotationInvariant = False,
     max_side: MaxSide = None,
@@ -73,7 +67,7 @@ def show_features(
     from faemb.features import parse_box
     from faemb.features.drawing import draw_features, save_picture
 
-    found = _extractor(detector, model, max_features, rotation_invariant, max_side).extract(image)
+    found = chosen_extractor(detector, model, max_features, rotation_invariant, max_side).extract(image)
     if box is not None:
         found = found.inside(parse_box(box))
     save_picture(out, draw_features(image, found))
@@ -99,25 +93,13 @@ def convert_features(
         result(f"{count} {'image' if count == 1 else 'images'} written to {out}")
 
 
-def _extractor(
-    detector: str, model: Path | None, max_features: int | None, rotation_invariant: bool, max_side: int | None
-) -> Any:
-    """Only what was said is passed on: a detector refuses settings that it does not have."""
-    from faemb.features import make_extractor
-
-    said: dict[str, Any] = {"max_features": max_features} if max_features is not None else {}
-    if rotation_invariant:
-        said["rotation_invariant"] = True
-    if max_side is not None:
-        said["max_side"] = max_side or None
-    return make_extractor(detector, model=model, **said)
-
-
 def _told(summary: Any, out: Path) -> str:
     fresh = summary.images - summary.up_to_date - len(summary.failed)
-    parts = [f"{fresh} images with {summary.features:,} features"]
+    parts = [f"{fresh} {'image' if fresh == 1 else 'images'} with {summary.features:,} features"]
     if summary.up_to_date:
         parts.append(f"{summary.up_to_date} already up to date")
     if summary.failed:
         parts.append(f"{len(summary.failed)} could not be read")
+    if summary.unreadable:
+        parts.append(f"{len(summary.unreadable)} folders could not be searched")
     return f"{'; '.join(parts)}; in {out} after {summary.seconds:.1f} s"

@@ -1,11 +1,16 @@
 """The commands, and how they end: 0 done, 1 a user's mistake in one line, 130 stopped by the user."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
+from faemb.cli.collection import add, check, duplicates, export, index, info, remove, search, update
 from faemb.cli.features import convert_features, features, show_features
+from faemb.cli.models import encode, fit
+
+STOPPED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -14,17 +19,22 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Instance-level image search: find the pictures that show the same thing.",
 )
-app.command()(features)
-app.command("show-features")(show_features)
-app.command("convert-features")(convert_features)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(index, search, add, remove, update, info, check, duplicates, export),
+    *(fit, encode),
+    *(features, show_features, convert_features),
+)
+for _command in COMMANDS:
+    app.command(_command.__name__.replace("_", "-"))(_command)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         from faemb import __version__
 
         print(__version__)
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -42,12 +52,19 @@ def main() -> None:
 
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == STOPPED:  # typer has caught the interrupt
+            print("faemb: stopped", file=sys.stderr)
+        raise
     except FaembError as error:
         print(f"faemb: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         print("faemb: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(STOPPED)
     except BrokenPipeError:  # the reader of our output has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # such as a full disk behind the standard output
+        print(f"faemb: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,73 @@
+"""Groups of images that show the same: near-duplicates, edits and crops.
+
+Every image is a query; two images whose similarity reaches the threshold are connected, and what is connected is a
+group.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from faemb.collection.backends import Backend
+from faemb.collection.model import Coded
+from faemb.collection.reading import View
+
+Progress = Callable[[str, int, int], None]
+
+DEFAULT_THRESHOLD = 0.3
+_NEIGHBOURS = 32
+"""Compared per image: larger groups hold together through their members."""
+_BLOCK = 256
+
+
+def linked(
+    view: View, threshold: float, kind: type[Backend] | None, progress: Progress
+) -> Iterator[tuple[int, int, float]]:
+    """Pairs of places in `view.slots`, each once, whose similarity reaches the threshold."""
+    total = len(view.slots)
+    for start in range(0, total, _BLOCK):
+        progress("duplicates", start, total)
+        slots = view.slots[start : start + _BLOCK]
+        queries = Coded(*(np.ascontiguousarray(part[slots]) for part in view.data))
+        found = view.search(queries, _NEIGHBOURS + 1, kind)
+        for k in range(len(slots)):
+            yield from _pairs(start + k, found.rows[k], found.scores[k], threshold)
+    progress("duplicates", total, total)
+
+
+def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], float]]:
+    """Members of each group, most connected first, and its weakest link; the strongest groups first."""
+    parent: dict[int, int] = {}
+    links: dict[int, int] = defaultdict(int)
+    held = list(pairs)
+    for a, b, _ in held:
+        parent[_root(parent, a)] = _root(parent, b)
+        links[a] += 1
+        links[b] += 1
+    weakest: dict[int, float] = {}
+    for a, _, score in held:
+        root = _root(parent, a)
+        weakest[root] = min(weakest.get(root, np.inf), score)
+    members: dict[int, list[int]] = defaultdict(list)
+    for place in links:
+        members[_root(parent, place)].append(place)
+    groups = [(sorted(group, key=lambda p: (-links[p], p)), weakest[root]) for root, group in members.items()]
+    return sorted(groups, key=lambda group: (-group[1], group[0]))
+
+
+def _pairs(
+    place: int, others: Int[np.ndarray, " k"], scores: Float[np.ndarray, " k"], threshold: float
+) -> Iterator[tuple[int, int, float]]:
+    for other, score in zip(others, scores, strict=True):
+        # An approximate index may see a pair from one side only, so both sides count; the smaller place comes first.
+        if other >= 0 and other != place and score >= threshold:
+            yield min(place, int(other)), max(place, int(other)), float(score)
+
+
+def _root(parent: dict[int, int], place: int) -> int:
+    while parent.setdefault(place, place) != place:
+        parent[place] = parent[parent[place]]
+        place = parent[place]
+    return place

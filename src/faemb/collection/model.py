@@ -1,0 +1,166 @@
+"""Everything between a picture and its place in a collection, as one component: one file, one fingerprint.
+
+    picture -> extractor -> local features -> encoder -> vector -> rotation -> short vector
+                                                                -> code (ITQ)
+
+A model learns from unlabelled pictures: the very ones of the collection will do.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from faemb import persistence
+from faemb.binary import ITQ
+from faemb.component import Component
+from faemb.encoder import Encoder
+from faemb.errors import FormatError, InputError
+from faemb.features import Extractor
+from faemb.normalise import unit_length
+from faemb.presets import COLLECTION, preset, shrunk
+from faemb.rotation import Rotation
+
+Progress = Callable[[str, int, int], None]
+
+SHORT = 1024
+BITS = 512
+PER_IMAGE = 300
+"""Descriptors of an image that the encoder learns from: more images teach more than more of each."""
+LESSONS, MOST_PARTS = 600, 16
+"""Image vectors wanted to learn short vectors from, and the most parts that an image is split into for them."""
+BATCH = 64
+
+
+class Coded(NamedTuple):
+    """Of B images: all that is kept of them for search."""
+
+    vectors: Float[np.ndarray, "B D"]
+    short: Float[np.ndarray, "B s"]
+    codes: UInt8[np.ndarray, "B bytes"]
+
+
+class Model(Component):
+    """Parts: `extractor`, `encoder`, `rotation` (its leading components are the short vector), `code`.
+
+    With `shrink`, images with few descriptors teach a smaller encoder.
+    """
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        encoder: Encoder,
+        *,
+        rotation: Rotation | None = None,
+        code: ITQ | None = None,
+        shrink: bool = False,
+    ) -> None:
+        self.extractor, self.encoder, self.rotation, self.code = extractor, encoder, rotation, code
+        self.shrink = shrink
+
+    @property
+    def is_fitted(self) -> bool:
+        return all(part.is_fitted for part in self.parts().values()) and self.rotation is not None
+
+    @property
+    def fingerprint(self) -> str:
+        return persistence.fingerprint(self)
+
+    @property
+    def width(self) -> int:
+        return self.encoder.dimension
+
+    @property
+    def short_width(self) -> int:
+        return min(SHORT, self.width)
+
+    @property
+    def code_bytes(self) -> int:
+        return self.code.bits // 8 if self.code is not None else 0
+
+    def fit(self, images: Sequence[np.ndarray], *, progress: Progress | None = None) -> "Model":
+        """Learn from sets of descriptors, each read from `images` only when it is needed."""
+        rng = np.random.default_rng(self.encoder.seed)
+        sample = [_some(images[i], rng) for i in range(len(images))]
+        if self.shrink:
+            self.encoder = shrunk(self.encoder, sum(map(len, sample)))
+        self.encoder.fit(sample, progress=progress)
+        vectors = self._vectors(Lessons(images, rng), progress)
+        shown = vectors[np.any(vectors != 0, axis=1)]
+        if len(shown) < 2:
+            raise InputError(
+                f"{len(images)} images with few local features are too little to learn from; give more images"
+            )
+        self.rotation = Rotation("rotate", max_axes=min(SHORT, len(shown) - 1)).fit(shown)
+        bits = self._bits(len(shown))
+        self.code = ITQ(bits).fit(self._first(shown)) if bits else None
+        return self
+
+    def encode(self, sets: Sequence[np.ndarray]) -> Coded:
+        """Of images with descriptors; one without has a vector of zeros, which says nothing."""
+        vectors = self.encoder.encode(list(sets))
+        short = self._first(vectors)
+        codes = self.code.encode(short) if self.code is not None else np.zeros((len(short), 0), np.uint8)
+        return Coded(vectors, unit_length(short), codes)
+
+    def save(self, path: Any) -> str:
+        return persistence.save(self, path)
+
+    @classmethod
+    def load(cls, path: Any, *, device: str = "cpu") -> "Model":
+        loaded = persistence.load(path)
+        if not isinstance(loaded, Model):
+            raise FormatError(
+                f"{path} holds a {type(loaded).__name__}, not a model of pictures; make one with: faemb fit"
+            )
+        return loaded.to(device)
+
+    def to(self, device: str) -> "Model":
+        self.encoder.to(device)
+        return self
+
+    def _vectors(self, images: Sequence[np.ndarray], progress: Progress | None) -> Float[np.ndarray, "B D"]:
+        parts = []
+        for start in range(0, len(images), BATCH):
+            if progress is not None:
+                progress("short vectors", start, len(images))
+            parts.append(self.encoder.encode([images[i] for i in range(start, min(start + BATCH, len(images)))]))
+        return np.concatenate(parts)
+
+    def _first(self, vectors: Float[np.ndarray, "B D"]) -> Float[np.ndarray, "B s"]:
+        assert self.rotation is not None  # noqa: S101
+        return self.rotation.transform(vectors)[:, : self.short_width]
+
+    def _bits(self, images: int) -> int:
+        """As many as asked for, or as the images can teach: a multiple of 8, perhaps 0."""
+        wanted = self.code.bits if self.code is not None else BITS
+        return min(wanted, images - 1, self.short_width) // 8 * 8
+
+
+def new_model(extractor: Extractor, name: str = "small", variant: str | None = None) -> Model:
+    """A model that has learned nothing yet, with an encoder by its preset's name."""
+    return Model(extractor, preset(name, variant), shrink=name in COLLECTION)
+
+
+class Lessons(Sequence[np.ndarray]):
+    """Sets to learn directions of image vectors from: the images, or random parts of them where there are few."""
+
+    def __init__(self, images: Sequence[np.ndarray], rng: np.random.Generator) -> None:
+        self._images, self._seed = images, int(rng.integers(1 << 32))
+        self._parts = max(1, min(MOST_PARTS, -(-LESSONS // max(len(images), 1))))
+
+    def __len__(self) -> int:
+        return len(self._images) * self._parts
+
+    def __getitem__(self, place: Any) -> Any:
+        image, part = divmod(range(len(self))[place], self._parts)
+        descriptors = self._images[image]
+        order = np.random.default_rng([self._seed, image]).permutation(len(descriptors))
+        return descriptors[np.sort(order[part :: self._parts])]
+
+
+def _some(descriptors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if len(descriptors) <= PER_IMAGE:
+        return descriptors
+    return descriptors[np.sort(rng.choice(len(descriptors), PER_IMAGE, replace=False))]

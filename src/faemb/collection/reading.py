@@ -1,0 +1,106 @@
+"""A collection at one moment: which slots are alive, and their vectors, mapped."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from faemb.collection.backends import Backend
+from faemb.collection.catalogue import Catalogue
+from faemb.collection.layout import Layout
+from faemb.collection.model import Coded, Model
+from faemb.collection.search import Nearest, nearest
+from faemb.collection.writing import slot_files
+from faemb.errors import FaembError
+
+_MORE = 4
+_AT_LEAST = 64
+"""Candidates asked of an approximate index: so many times the answers wanted, and never fewer than this."""
+_REBUILD_SHARE = 0.2
+"""An index that does not know so large a share of the slots is made again."""
+
+
+@dataclass(frozen=True)
+class View:
+    layout: Layout
+    generation: int
+    slots: Int[np.ndarray, " n"]
+    """In use, ascending."""
+    ids: Int[np.ndarray, " n"]
+    data: Coded
+    """All slots, in use or not."""
+
+    @classmethod
+    def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
+        with catalogue.snapshot():
+            generation = int(catalogue.about()["generation"])
+            slots, ids = catalogue.live()
+            total = catalogue.next_slot()
+            data = Coded(*(file.rows(total) for file in slot_files(layout, generation, model)))
+        return cls(layout, generation, slots, ids, data)
+
+    @cached_property
+    def position(self) -> Int[np.ndarray, " total"]:
+        """Slot to place in `slots`; -1 for one that is dead."""
+        table = np.full(len(self.data.vectors), -1, np.int64)
+        table[self.slots] = np.arange(len(self.slots))
+        return table
+
+    def search(self, queries: Coded, count: int, kind: type[Backend] | None) -> Nearest:
+        """The best live slots for each query, by full vectors, as places in `slots`."""
+        if kind is None or not len(self.slots):
+            found = nearest(queries.vectors, self.data.vectors, self.slots, count)
+            return Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+        return self._ranked(queries, self._candidates(queries, count, kind), count)
+
+    def _candidates(self, queries: Coded, count: int, kind: type[Backend]) -> list[np.ndarray]:
+        """Per query live slots: the index's, and all that came after it."""
+        index = self._index(kind)
+        asked = min(max(_MORE * count, _AT_LEAST) + len(self.data.vectors) - len(self.slots), index.covered)
+        found = index.candidates(queries, asked)
+        later = np.arange(index.covered, len(self.data.vectors))
+        return [
+            slots[self.position[slots] >= 0]
+            for slots in (np.concatenate([np.unique(row[row >= 0]), later]) for row in found)
+        ]
+
+    def _ranked(self, queries: Coded, candidates: list[np.ndarray], count: int) -> Nearest:
+        count = min(count, len(self.slots))
+        best = Nearest(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
+        for query, slots in enumerate(candidates):
+            scores = self.data.vectors[slots] @ queries.vectors[query]
+            order = np.argsort(-scores, kind="stable")[:count]
+            best.scores[query, : len(order)] = scores[order]
+            best.rows[query, : len(order)] = self.position[slots[order]]
+        return best
+
+    def _index(self, kind: type[Backend]) -> Backend:
+        """The newest usable file, or a new one."""
+        for covered, path in sorted(self._index_files(kind), reverse=True):
+            if covered <= len(self.data.vectors) and covered >= (1 - _REBUILD_SHARE) * len(self.data.vectors):
+                try:
+                    index = kind.load(path)
+                except RuntimeError:  # of faiss, for a file that is none
+                    path.unlink(missing_ok=True)
+                    continue
+                if index.covered == covered:
+                    return index
+        return self._built(kind)
+
+    def _built(self, kind: type[Backend]) -> Backend:
+        index = kind.build(self.data)
+        path = self.layout.index(kind.name, self.generation, index.covered)
+        try:
+            index.save(path)
+        except FaembError:
+            return index  # a folder that may not be written to is searched all the same
+        for covered, old in self._index_files(kind):
+            if covered != index.covered:
+                old.unlink(missing_ok=True)
+        return index
+
+    def _index_files(self, kind: type[Backend]) -> list[tuple[int, Path]]:
+        files = self.layout.folder.glob(f"{kind.name}-{self.generation}-*.faiss")
+        return [(int(path.stem.rsplit("-", 1)[1]), path) for path in files if path.stem.rsplit("-", 1)[1].isdigit()]

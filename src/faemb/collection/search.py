@@ -1,0 +1,62 @@
+"""Nearest vectors, exactly: every live slot is compared, a block at a time, straight from the mapped file."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+_BLOCK_BYTES = 1 << 24
+"""Of vectors at a time: their products with many queries still fit in the cache."""
+
+
+class Nearest(NamedTuple):
+    """Per query the best rows, best first; fewer than asked for where there are no more, then score -inf, row -1."""
+
+    scores: Float[np.ndarray, "Q k"]
+    rows: Int[np.ndarray, "Q k"]
+
+
+def nearest(
+    queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N D"], live: Int[np.ndarray, " n"], k: int
+) -> Nearest:
+    """The k rows of `vectors` among `live` (ascending) of the largest inner product with each query.
+
+    Equal scores are in order of row. Only rows above the k-th best so far are looked at twice.
+    """
+    k = min(k, len(live))
+    best = Nearest(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
+    if k == 0:
+        return best
+    step = max(256, _BLOCK_BYTES // (4 * vectors.shape[1]))
+    for start in range(0, len(vectors), step):
+        stop = min(start + step, len(vectors))
+        first, last = np.searchsorted(live, (start, stop))
+        if first == last:
+            continue
+        rows = live[first:last]
+        whole = last - first == stop - start
+        block = vectors[start:stop] if whole else vectors[rows]
+        _merge(best, queries @ block.T, rows)
+    return best
+
+
+def _merge(best: Nearest, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray, " b"]) -> None:
+    """Take what this block has that is better than the worst so far, in place."""
+    k = best.scores.shape[1]
+    for query, found in enumerate(scores):
+        worst = best.scores[query, -1]
+        better = np.flatnonzero(found > worst)
+        if not len(better):
+            continue
+        if len(better) > 4 * k:
+            better = better[np.sort(_largest(found[better], k))]
+        candidates = np.concatenate([best.scores[query], found[better]])
+        names = np.concatenate([best.rows[query], rows[better]])
+        order = np.argsort(-candidates, kind="stable")[:k]  # the earlier rows first among equals
+        best.scores[query], best.rows[query] = candidates[order], names[order]
+
+
+def _largest(values: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " m"]:
+    """Positions of the k largest, and of all that equal the k-th, so that ties are settled by the caller."""
+    threshold = np.partition(values, len(values) - k)[len(values) - k]
+    return np.flatnonzero(values >= threshold)

@@ -1,0 +1,71 @@
+"""Rows of one length in a file, one slot each: written once beyond the end, memory mapped for reading.
+
+A slot counts only once the catalogue names it. What lies beyond the last named slot was written by a process that did
+not live to say so, and is written over.
+"""
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Shaped
+
+from faemb.errors import FormatError
+from faemb.storage import sync_folder
+
+
+class SlotFile:
+    def __init__(self, path: Path, dtype: str, width: int) -> None:
+        self.path, self.dtype, self.width = path, np.dtype(dtype), width
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * self.width
+
+    def write(self, first_slot: int, rows: Shaped[np.ndarray, "n w"]) -> list[int]:
+        """Put rows in consecutive slots, wait until the disk has them, and give back their checksums."""
+        content = np.ascontiguousarray(rows, self.dtype)
+        write_at(self.path, first_slot * self.row_bytes, content.tobytes())
+        return checksums(content)
+
+    def rows(self, count: int) -> Shaped[np.ndarray, "n w"]:
+        """The first `count` slots, mapped and not read yet."""
+        if count == 0:
+            return np.empty((0, self.width), self.dtype)
+        held = self.path.stat().st_size if self.path.is_file() else 0
+        if held < count * self.row_bytes:
+            raise FormatError(
+                f"{self.path} is cut short: it has {held} bytes of {count * self.row_bytes}; "
+                "restore it from a copy, or run: faemb check --repair"
+            )
+        return np.memmap(self.path, self.dtype, "r", shape=(count, self.width))
+
+
+def checksums(rows: Shaped[np.ndarray, "n w"]) -> list[int]:
+    return [zlib.crc32(row.tobytes()) for row in rows]
+
+
+def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -> None:
+    """Bytes at a place of a file, which is made if it is not there; returns when the disk has them, if `durable`."""
+    new = not path.exists()
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    with open(handle, "r+b", buffering=0) as file:
+        file.seek(offset)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+        if durable:
+            sync(file.fileno())
+    if new and durable:
+        sync_folder(path.parent)
+
+
+def read_at(path: Path, offset: int, length: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
+def sync(handle: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(handle)
