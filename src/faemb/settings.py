@@ -27,6 +27,11 @@ def require_number(
         raise InputError(f"{name} is {value!r}; expected a number, {wanted or 'finite'}")
 
 
+def require_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is {value!r}; expected True or False")
+
+
 def require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{name} is {value!r}; expected one of {', '.join(choices)}")

@@ -58,7 +58,9 @@ class LocalFeatures:
                 "these features carry no geometry, descriptors alone, so a box cannot select among them; "
                 "extract them from the image, or leave out the box"
             )
-        x1, y1, x2, y2 = checked_box(box, self.image_size if any(self.image_size) else ANY_SIZE)
+        known = any(self.image_size)
+        checked = checked_box(box, self.image_size if known else ANY_SIZE)
+        x1, y1, x2, y2 = checked if known else box
         x, y = self.frames[:, 0], self.frames[:, 1]
         return self.select((x >= x1) & (x <= x2) & (y >= y1) & (y <= y2))
 

@@ -27,9 +27,12 @@ def parse_box(text: str) -> Box:
 
 def checked_box(box: Sequence[float], size: tuple[int, int]) -> Box:
     """The part of `box` that lies on an image of `size` (width, height); refuses an empty box and one beside it."""
-    corners = [float(corner) for corner in box]
+    try:
+        corners = [float(corner) for corner in box]
+    except (TypeError, ValueError):
+        corners = []
     if len(corners) != 4 or not all(math.isfinite(corner) for corner in corners):
-        raise InputError(f"a box is {tuple(box)}; expected four finite numbers x1, y1, x2, y2")
+        raise InputError(f"a box is {box!r}; expected four finite numbers x1, y1, x2, y2")
     x1, y1, x2, y2 = corners
     given, width, height = f"the box {x1:g},{y1:g},{x2:g},{y2:g}", *size
     if x2 <= x1 or y2 <= y1:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from faemb.errors import InputError
 from faemb.features.extractor import Extractor
 from faemb.features.hessian_affine import sift
 from faemb.features.hessian_affine.adaptation import adapted
@@ -20,13 +21,16 @@ from faemb.features.hessian_affine.orientation import orientations
 from faemb.features.hessian_affine.patches import Gradients, Source, gradients, sources
 from faemb.features.hessian_affine.pyramid import Octave, octaves
 from faemb.features.image import DEFAULT_MAX_SIDE, Image
+from faemb.features.image.levels import MOST_SIDE
 from faemb.features.local_features import LocalFeatures, frames_from
 from faemb.features.root_sift import root_sift
-from faemb.settings import require_number, require_whole
+from faemb.settings import require_flag, require_number, require_whole
 
 _SPARE, _SPARE_AT_LEAST = 1.6, 32
 """So many times the features that are missing are adapted at a time: some do not converge, some leave the image."""
 _BLOCK = 1024
+MOST_PATCH = 181
+"""OpenCV samples a patch as one row, of at most 32766 pixels."""
 
 
 class Keypoints(NamedTuple):
@@ -102,17 +106,27 @@ class HessianAffine(Extractor):
         super().check_settings()
         if self.max_features is not None:
             require_whole("max_features", self.max_features, 1)
-        require_number("threshold", self.threshold, least=0.0)
-        require_number("edge_ratio", self.edge_ratio, least=1.0)
+        for name in ("rotation_invariant", "root", "affine", "enlarge"):
+            require_flag(name, getattr(self, name))
+        require_number("threshold", self.threshold, least=0.0, most=1e6)
+        require_number("edge_ratio", self.edge_ratio, least=1.0, most=1e6)
         require_whole("per_octave", self.per_octave, 1, 16)
         require_number("sigma", self.sigma, least=1.1, most=8.0)  # more than twice the blur of a camera
-        require_whole("iterations", self.iterations, 2)
+        require_whole("iterations", self.iterations, 2, 1000)
         require_number("convergence", self.convergence, above=0.0, most=1.0)
-        require_number("measurement", self.measurement, above=0.0)
-        require_whole("patch", self.patch, 9, 255)
+        require_number("measurement", self.measurement, least=0.1, most=1000.0)
+        require_whole("patch", self.patch, 9, MOST_PATCH)
+        if self.patch % 2 == 0:
+            raise InputError(f"patch is {self.patch}; expected an odd number: a patch has a middle pixel")
 
     def describe(self, image: Image) -> LocalFeatures:
         grey = image.grey()
+        if self.enlarge and 2 * max(grey.shape) - 1 > MOST_SIDE:
+            width, height = grey.shape[::-1]
+            raise InputError(
+                f"{image.name} is {width} x {height} pixels; to be enlarged a side has at most {(MOST_SIDE + 1) // 2}: "
+                "give max_side"
+            )
         size = (grey.shape[1], grey.shape[0])
         pyramid, keypoints = self.detect(grey)
         regions = self.regions(pyramid, keypoints, size)
@@ -175,10 +189,11 @@ class HessianAffine(Extractor):
         """Regions and their descriptors, a block at a time: patches are large."""
         for start in range(0, len(regions.scores), _BLOCK):
             block = regions.select(slice(start, start + _BLOCK))
-            seen = gradients(images, block.centres, block.shapes, self.patch)
+            side = int(self.patch)  # a NumPy integer would make the sampling grid float64
+            seen = gradients(images, block.centres, block.shapes, side)
             if self.rotation_invariant:
                 block = turned(block, seen)
-                seen = gradients(images, block.centres, block.shapes, self.patch)
+                seen = gradients(images, block.centres, block.shapes, side)
             descriptors = sift.sift(seen)
             yield (*block, root_sift(descriptors) if self.root else descriptors)
 

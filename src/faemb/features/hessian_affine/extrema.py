@@ -24,6 +24,8 @@ _SETTLED = 0.6
 _SECOND = np.array([[1, -2, 1]], np.float32)
 _MIXED = np.array([[0.25, 0, -0.25], [0, 0, 0], [-0.25, 0, 0.25]], np.float32)
 _NEIGHBOURHOOD = np.ones((3, 3), np.uint8)
+_BEFORE = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.uint8)
+"""Neighbours that must be truly lower: of equal pixels the first is taken, not all."""
 
 Responses = list[Float[np.ndarray, "H W"]]
 """Of the level below, the level itself and the level above."""
@@ -69,10 +71,10 @@ def local_extrema(responses: Responses, threshold: float) -> tuple[Int[np.ndarra
     """Rows and columns of the middle response that no neighbour in place and scale exceeds, in sign and size."""
     below, here, above = responses
     highest = cv2.dilate(np.maximum(np.maximum(below, above), here), _NEIGHBOURHOOD)
-    peak = (here >= highest) & (here > threshold)
+    peak = (here >= highest) & (here > threshold) & (here > cv2.dilate(here, _BEFORE))
     del highest  # a whole image each: only one at a time
     lowest = cv2.erode(np.minimum(np.minimum(below, above), here), _NEIGHBOURHOOD)
-    peak |= (here <= lowest) & (here < -threshold)
+    peak |= (here <= lowest) & (here < -threshold) & (here < cv2.erode(here, _BEFORE))
     rows, columns = np.nonzero(peak[BORDER:-BORDER, BORDER:-BORDER])
     return rows + BORDER, columns + BORDER
 
@@ -110,20 +112,28 @@ def _filtered(level: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     return cv2.filter2D(level, cv2.CV_32F, kernel, borderType=cv2.BORDER_REPLICATE)
 
 
+class _Neighbours(NamedTuple):
+    """Responses near some pixels, by steps in (scale, row, column)."""
+
+    flat: list[np.ndarray]
+    places: np.ndarray
+    width: int
+
+    def __call__(self, scale: int, row: int, column: int) -> np.ndarray:
+        return self.flat[1 + scale][self.places + (row * self.width + column)].astype(np.float64)
+
+    def mixed(self, a: tuple[int, int, int], b: tuple[int, int, int]) -> np.ndarray:
+        """The second derivative along two axes."""
+        signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        parts = [i * j * self(*(i * p + j * q for p, q in zip(a, b, strict=True))) for i, j in signs]
+        return np.asarray(sum(parts)) / 4
+
+
 def _quadratic(
     responses: Responses, places: Int[np.ndarray, " N"]
 ) -> tuple[Float[np.ndarray, "N 3"], Float[np.ndarray, "N 3 3"], Float[np.ndarray, " N"]]:
     """Gradient and Hessian in (x, y, scale) by central differences, and the value, at flat pixel indices."""
-    width = responses[1].shape[1]
-    flat = [response.ravel() for response in responses]
-
-    def at(scale: int, row: int, column: int) -> np.ndarray:
-        return flat[1 + scale][places + (row * width + column)].astype(np.float64)
-
-    def mixed(a: tuple[int, int, int], b: tuple[int, int, int]) -> np.ndarray:
-        total = sum(i * j * at(*(i * p + j * q for p, q in zip(a, b, strict=True))) for i in (1, -1) for j in (1, -1))
-        return np.asarray(total) / 4
-
+    at = _Neighbours([response.ravel() for response in responses], places, responses[1].shape[1])
     axes = ((0, 0, 1), (0, 1, 0), (1, 0, 0))
     value = at(0, 0, 0)
     sides = [(at(*axis), at(*(-step for step in axis))) for axis in axes]
@@ -132,7 +142,7 @@ def _quadratic(
     for i, (after, before) in enumerate(sides):
         hessian[:, i, i] = after - 2 * value + before
         for j in range(i):
-            hessian[:, i, j] = hessian[:, j, i] = mixed(axes[i], axes[j])
+            hessian[:, i, j] = hessian[:, j, i] = at.mixed(axes[i], axes[j])
     return gradient, hessian, value
 
 

@@ -26,10 +26,10 @@ def orientations(gradients: Gradients) -> tuple[Int[np.ndarray, " M"], Float[np.
 def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
     """Weighted by magnitude and distance from the centre, shared between neighbouring bins, smoothed."""
     count, side = gradients.x.shape[:2]
-    inside, weight = _weights(side)
-    x, y = (part.reshape(count, -1)[:, inside] for part in gradients)
     if not count:
         return np.zeros((0, BINS))
+    inside, weight = _weights(side)
+    x, y = (part.reshape(count, -1)[:, inside] for part in gradients)
     magnitude, angle = cv2.cartToPolar(x, y)
     magnitude *= weight
     position = angle * np.float32(BINS / (2 * np.pi))
