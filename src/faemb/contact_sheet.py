@@ -41,17 +41,18 @@ header,main{max-width:1560px;margin:0 auto;padding:0 clamp(14px,3vw,40px)}
 header{padding-top:clamp(20px,3vw,40px)}
 main{padding-bottom:40px}
 h1{margin:0;font-size:clamp(22px,2.6vw,32px);line-height:1.2;letter-spacing:-.01em;overflow-wrap:anywhere}
-header p{margin:8px 0 0;max-width:80ch}
 .soft,small{color:var(--soft)}
 section{padding:20px 0 6px;border-top:1px solid var(--line);margin-top:24px}
 h2{margin:0 0 12px;font-size:17px;line-height:1.3;overflow-wrap:anywhere}
 h2 small{font-size:inherit;font-weight:400}
 .soft{margin:0 0 12px}
+header p{margin:8px 0 0;max-width:80ch}
+header small{font-size:14px}
 .answer{display:grid;grid-template-columns:minmax(180px,240px) minmax(0,1fr);column-gap:clamp(14px,2vw,28px);
 align-items:start}
 .answer h2{grid-column:1/-1}
 .cards{list-style:none;margin:0;padding:0;display:grid;gap:14px;
-grid-template-columns:repeat(auto-fill,minmax(150px,1fr))}
+grid-template-columns:repeat(auto-fill,minmax(130px,1fr))}
 .card{background:var(--card);border:1px solid var(--line);border-radius:10px;overflow:hidden;padding-bottom:9px}
 .query{border:2px solid var(--accent)}
 .card a{display:block;color:inherit;text-decoration:none}
@@ -61,7 +62,7 @@ a:focus-visible{outline:3px solid var(--accent);outline-offset:-3px}
 text-align:center;font-size:12px;line-height:1.35;overflow-wrap:anywhere}
 .lost span{display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:4;overflow:hidden}
 .name,.told{margin:0;padding:7px 10px 0}
-.name{overflow-wrap:anywhere;line-height:1.3}
+.name{font-size:14px;line-height:1.3;overflow-wrap:anywhere}
 .name small{display:block;font-size:12px}
 .told{font-size:13px;color:var(--soft);font-variant-numeric:tabular-nums}
 .name+.told{padding-top:3px}
@@ -171,7 +172,7 @@ def _lost(reason: str) -> str:
 
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> str:
     hits = "".join(_hit(hit, pictures) for hit in answer.hits)
-    found = f'<ol class="cards">{hits}</ol>' if hits else f'<p class="soft">{_why_nothing(answer)}</p>'
+    found = f'<ol class="cards" role="list">{hits}</ol>' if hits else f'<p class="soft">{_why_nothing(answer)}</p>'
     told = _counted(answer.features, "local feature", "local features") if answer.features else _NO_FEATURES
     told += "" if box is None else " in the box"
     name, picture = _query(answer.query, box, pictures)
@@ -205,7 +206,9 @@ def _score(score: float) -> str:
 def _group(number: int, group: Group, pictures: _Pictures) -> str:
     cards = "".join(_card(path, "", pictures) for path in group.paths)
     told = f"{_counted(len(group.paths), 'image', 'images')}, similarity at least {group.score:.3f}"
-    return _row(f"Group {number}", f'<p class="soft">{told}</p><ul class="cards">{cards}</ul>', kind="group")
+    return _row(
+        f"Group {number}", f'<p class="soft">{told}</p><ul class="cards" role="list">{cards}</ul>', kind="group"
+    )
 
 
 def _row(heading: str, content: str, *, kind: str = "answer") -> str:
@@ -241,8 +244,7 @@ def _page(title: str, about: str, note: str, rows: Iterable[str]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<header><h1><bdi>{_text(title)}</bdi></h1>{said}"
-        f'<p class="soft">{_text(about)}</p></header>\n<main>\n'
+        f"<header><h1><bdi>{_text(title)}</bdi></h1>{said}<p><small>{_text(about)}</small></p></header>\n<main>\n"
     )
     return "".join([head, *rows, "</main>\n</body>\n</html>\n"])
 

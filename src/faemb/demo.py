@@ -33,17 +33,17 @@ from faemb.binary import ITQ
 from faemb.collection import Answer, Collection, Model
 from faemb.collection.model import Progress
 from faemb.contact_sheet import answers_page, save_page
-from faemb.errors import FaembError, InputError
+from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.evaluation import average_precision
 from faemb.features import HessianAffine, read_image
 from faemb.presets import preset
 from faemb.storage import replacing
 
 NOTE = (
-    "The views are rendered, each group from a single photograph, so they are easy to find: the number shows that "
-    "everything works, and says nothing about real photographs."
+    "The views of a scene are rendered from one photograph, so they are easy to find: the number shows that everything "
+    "works, and says nothing about real photographs."
 )
-FEATURES = 500
+FEATURES = 400
 """Of each image, at most: enough for pictures of this size."""
 LARGEST_SIDE = 640
 TILES, ENLARGED = 4, 3
@@ -52,7 +52,7 @@ LEAST_DETAIL = 30.0
 """Standard deviation of a tile's Laplacian: the sky has 2, a roof 100."""
 BITS = 64
 """Of the binary codes, which matter in collections of millions; more take longer to learn."""
-SHOWN_QUERIES, SHOWN_HITS = 6, 8
+SHOWN_QUERIES, SHOWN_HITS = 6, 7
 
 _PALACE, _FLOWER = "china.jpg", "flower.jpg"
 _MORE = {
@@ -88,16 +88,16 @@ class DemoResult:
     page: Path
     """Answers to some queries, for a browser."""
     collection: Path
-    photographs: int
+    scenes: int
     images: int
-    """Views of all photographs, the originals among them."""
+    """Views of all scenes, the originals among them."""
     mean_average_precision: float
     """Per cent. Every original is a query, is dropped from its ranking, and has its other views as relevant images."""
     seconds: float
 
     def __str__(self) -> str:
         return (
-            f"{self.images} views of {self.photographs} photographs, searched with each original: "
+            f"{self.images} views of {self.scenes} scenes, searched with each original: "
             f"mAP {self.mean_average_precision:.1f} after {self.seconds:.0f} s. {NOTE}"
         )
 
@@ -119,7 +119,7 @@ def run_demo(
     result = DemoResult(
         page=out / _PAGE,
         collection=out / _COLLECTION,
-        photographs=len(groups),
+        scenes=len(groups),
         images=sum(len(group) for group in groups),
         mean_average_precision=float(np.mean(scores)),
         seconds=time.monotonic() - start,
@@ -135,6 +135,7 @@ def prepare_folder(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / _ABOUT).write_text(f"{_ABOUT_TEXT}\n{NOTE}\n", encoding="utf-8")
+        (out / _PAGE).unlink(missing_ok=True)
         for made in (_IMAGES, _COLLECTION):
             if (out / made).exists():
                 shutil.rmtree(out / made)
@@ -157,7 +158,7 @@ def installed_photographs() -> list[Photograph]:
     for name, file in _MORE.items():
         found += _named(name, _shipped("skimage", "data", file))
     if not found:
-        raise InputError('no photographs are installed with scikit-learn; add others with: pip install "faemb[demo]"')
+        raise MissingExtraError("a demo without scikit-learn's own photographs", "demo")
     return found
 
 
@@ -239,8 +240,8 @@ def crop(pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> UInt8[
 
 
 def light(pixels: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
-    """A dim evening: gamma 1.8, three quarters of the light, warmer."""
-    dim = 255 * (pixels / 255) ** 1.8 * np.array([0.8, 0.72, 0.62])
+    """A dim evening: gamma 1.5, less of the light, and least of its blue."""
+    dim = 255 * (pixels / 255) ** 1.5 * np.array([0.9, 0.8, 0.65])
     return np.rint(dim).astype(np.uint8)
 
 
@@ -250,9 +251,14 @@ def light(pixels: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
 def _index_and_search(out: Path, groups: list[list[Path]], progress: Progress | None, jobs: int | None) -> list[Answer]:
     """All images ranked for each original."""
     model = Model(HessianAffine(max_features=FEATURES), preset("small"), code=ITQ(BITS))
+    answers: list[Answer] = []
     with Collection.create(out / _COLLECTION, model) as collection:
         collection.add(out / _IMAGES, jobs=jobs, progress=progress)
-        return collection.search([str(group[0]) for group in groups], top=len(collection))
+        for done, group in enumerate(groups, 1):
+            answers += collection.search(group[0], top=len(collection))
+            if progress is not None:
+                progress("search", done, len(groups))
+    return answers
 
 
 def precision(answer: Answer, group: Sequence[Path]) -> float:
@@ -264,17 +270,19 @@ def precision(answer: Answer, group: Sequence[Path]) -> float:
 
 def _page(result: DemoResult, answers: Sequence[Answer], scores: Sequence[float]) -> str:
     chosen = interesting(scores, SHOWN_QUERIES)
-    title = f"faemb demo: mAP {result.mean_average_precision:.1f} on {result.images} rendered views"
-    note = f"{NOTE} The first {len(chosen) // 2} queries are those with the worst answers; the others are a sample."
+    mean = f"mAP {result.mean_average_precision:.1f}"
+    title = f"faemb demo: {result.images} rendered views of {result.scenes} scenes, {mean}"
+    worst = min(len(chosen), SHOWN_QUERIES // 2)
+    note = f"{NOTE} The first {worst} queries are those with the worst answers; the others are a sample."
     return answers_page([_shortened(answers[query]) for query in chosen], title=title, note=note)
 
 
 def interesting(scores: Sequence[float], count: int) -> list[int]:
-    """The worst half, worst first, and a sample of the others at even distances."""
+    """The worst, worst first, and as many of the others, evenly spread."""
     order = [int(query) for query in np.argsort(scores, kind="stable")]
     worst, others = order[: count // 2], sorted(order[count // 2 :])
     room = min(count - len(worst), len(others))
-    return worst + [others[len(others) * step // room] for step in range(room)]
+    return worst + [others[len(others) * (2 * step + 1) // (2 * room)] for step in range(room)]
 
 
 def _shortened(answer: Answer) -> Answer:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-import faemb
 from faemb.arrays import to_numpy
 from faemb.component import Component
 from faemb.errors import FaembError, FormatError, InputError
@@ -139,8 +139,9 @@ def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
 def _kind(name: str) -> type[Component]:
     """The class of this name; the package's modules are imported when first used, so it may not be there yet."""
     if name not in Component.registry:
-        for public in faemb.__all__:
-            getattr(faemb, public)
+        package = import_module("faemb")
+        for public in package.__all__:
+            getattr(package, public)
     if name not in Component.registry:
         raise FormatError(f"it holds a {name!r}, which this version of faemb does not know")
     return Component.registry[name]

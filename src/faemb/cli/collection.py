@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from faemb.cli.console import Live, print_json, result, warning
+from faemb.cli.console import Live, counted, failed_if_nothing_was_read, print_json, result, warning
 from faemb.cli.options import (
     AsJson,
     Detector,
@@ -59,6 +59,7 @@ def index(
         with Live(quiet) as progress:
             report = collection.add(images, jobs=jobs, progress=progress)
         _told(report, collection, quiet)
+    failed_if_nothing_was_read(report)
 
 
 def add(collection: InCollection, images: Images, jobs: Jobs = None, quiet: Quiet = False) -> None:
@@ -72,6 +73,7 @@ def add(collection: InCollection, images: Images, jobs: Jobs = None, quiet: Quie
         with Live(quiet) as progress:
             report = opened.add(images, jobs=jobs, progress=progress)
         _told(report, opened, quiet)
+    failed_if_nothing_was_read(report)
 
 
 def remove(
@@ -88,7 +90,7 @@ def remove(
     with Collection.open(collection) as opened:
         count = opened.remove(images)
     if not quiet:
-        result(f"{_images(count)} removed from {collection}")
+        result(f"{counted(count)} removed from {collection}")
 
 
 def update(collection: InCollection, jobs: Jobs = None, quiet: Quiet = False) -> None:
@@ -118,7 +120,7 @@ def info(collection: InCollection, json: AsJson = False) -> None:
     if json:
         print_json(asdict(known))
         return
-    result(f"{collection}: {_images(known.images)}, {known.searchable} searchable, {known.bytes / 1e6:.1f} MB")
+    result(f"{collection}: {counted(known.images)}, {known.searchable} searchable, {known.bytes / 1e6:.1f} MB")
     if known.without_features:
         result(f"  {known.without_features} without local features: ranked last")
     if known.waiting:
@@ -245,7 +247,7 @@ def export(
     with Collection.open(collection) as opened:
         count = opened.export(out, form)
     if not quiet:
-        result(f"vectors of {_images(count)} written to {out}")
+        result(f"vectors of {counted(count)} written to {out}")
 
 
 def _model(
@@ -273,14 +275,14 @@ def _told(report: Any, collection: Any, quiet: bool) -> None:
         warning(f"{path} has no local features: it is kept, and ranked last")
     if quiet:
         return
-    parts = [f"{_images(report.added)} added"]
+    parts = [f"{counted(report.added)} added"]
     parts += [f"{count} {what}" for count, what in ((report.changed, "changed"), (report.removed, "removed"))
               if count]  # fmt: skip
     parts += [f"{report.unchanged} unchanged"] if report.unchanged else []
     parts += [f"{len(report.failed)} could not be read"] if report.failed else []
     known = collection.info()
     result(
-        f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {_images(known.images)}, "
+        f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {counted(known.images)}, "
         f"{known.bytes / 1e6:.1f} MB"
     )
 
@@ -288,9 +290,10 @@ def _told(report: Any, collection: Any, quiet: bool) -> None:
 def _checked(collection: Path, faults: list[str], rest: list[str], repair: bool) -> str:
     if not faults:
         return f"{collection} is whole"
+    count = f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {collection}"
     if not repair:
-        return f"{len(faults)} faults in {collection}; mend them with: faemb check {collection} --repair"
-    return f"{len(faults) - len(rest)} of {len(faults)} faults in {collection} mended"
+        return f"{count}; mend with: faemb check {collection} --repair"
+    return f"{len(faults) - len(rest)} of {count} mended"
 
 
 def _print_answers(answers: Any) -> None:
@@ -305,7 +308,3 @@ def _print_answers(answers: Any) -> None:
 def _as_json(answer: Any) -> dict[str, Any]:
     hits = [{"path": str(hit.path), "score": hit.score} for hit in answer.hits]
     return {"query": answer.query, "features": answer.features, "hits": hits}
-
-
-def _images(count: int) -> str:
-    return f"{count} {'image' if count == 1 else 'images'}"

@@ -4,19 +4,38 @@ import sys
 from types import TracebackType
 from typing import Any
 
+import typer
+
 
 def result(text: str) -> None:
-    print(text)
+    """What the output cannot show, such as a file name that is no text, is written as an escape."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def print_json(value: Any) -> None:
     import json
 
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=2)
+    print(text)
 
 
 def warning(text: str) -> None:
     print(f"faemb: {text}", file=sys.stderr)
+
+
+def counted(images: int) -> str:
+    return f"{images} {'image' if images == 1 else 'images'}"
+
+
+def failed_if_nothing_was_read(report: Any) -> None:
+    """A command that could use none of the images that it was given ends with code 1."""
+    if report.failed and not report.added + report.changed + report.unchanged:
+        raise typer.Exit(1)
 
 
 class Live:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from faemb.cli.collection import add, check, duplicates, export, index, info, remove, search, update
+from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.models import encode, fit
 
@@ -21,7 +22,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, add, remove, update, info, check, duplicates, export),
-    *(fit, encode),
+    *(fit, encode, demo),
     *(features, show_features, convert_features),
 )
 for _command in COMMANDS:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from faemb.cli.console import Live, result, warning
+from faemb.cli.console import Live, counted, failed_if_nothing_was_read, result, warning
 from faemb.cli.options import (
     Detector,
     Images,
@@ -39,7 +39,9 @@ def fit(
     Example: faemb fit photos --out photos.model --preset small
     """
     from faemb.collection import fit_model, new_model
+    from faemb.collection.without import require_place
 
+    require_place(out)
     extractor = chosen_extractor(detector, network, max_features, rotation_invariant, max_side)
     with Live(quiet) as progress:
         model, report = fit_model(images, new_model(extractor, preset, variant), jobs=jobs, progress=progress)
@@ -47,7 +49,8 @@ def fit(
     for sentence in report.failed:
         warning(sentence)
     if not quiet:
-        result(f"learned from {report.added} images in {report.seconds:.1f} s; {out} gives {model.width} dimensions")
+        learned = report.added - len(report.without_features)
+        result(f"learned from {counted(learned)} in {report.seconds:.1f} s; {out} gives {model.width} dimensions")
 
 
 def encode(
@@ -67,5 +70,9 @@ def encode(
         report = encode_images(images, Model.load(model), out, jobs=jobs, progress=progress)
     for sentence in report.failed:
         warning(sentence)
+    for path in report.without_features:
+        warning(f"{path} has no local features, so it has no vector")
     if not quiet:
-        result(f"vectors of {report.added} images written to {out} in {report.seconds:.1f} s")
+        written = report.added - len(report.without_features)
+        result(f"vectors of {counted(written)} written to {out} in {report.seconds:.1f} s")
+    failed_if_nothing_was_read(report)

@@ -1,0 +1,35 @@
+"""The demo command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from faemb.cli.console import Live, result
+from faemb.cli.options import Jobs, Quiet
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for images, collection and page.", metavar="DIR")] = Path(
+        "faemb-demo"
+    ),
+    show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+) -> None:
+    """Index and search a small set of pictures that is rendered from installed photographs; nothing is downloaded.
+
+    Example: faemb demo --open
+    """
+    from faemb.demo import run_demo
+
+    with Live(quiet) as progress:
+        done = run_demo(out, progress, jobs)
+    if not quiet:
+        result(str(done))
+        result(f"page: {done.page}")
+        result(f"try: faemb search {done.collection} QUERY.jpg")
+    if show:
+        import webbrowser
+
+        webbrowser.open(done.page.as_uri())

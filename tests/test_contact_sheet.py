@@ -1,0 +1,302 @@
+"""Pages of answers: what they show, that they hold everything, and that names from outside cannot become HTML."""
+
+import base64
+import io
+import os
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from faemb.collection import Answer, Group, Hit
+from faemb.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page, save_page
+from faemb.errors import InputError
+
+VOID = {"meta", "image", "use", "path"}
+HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
+
+
+class Page(HTMLParser):
+    """Elements in their order with their attributes and text; refuses tags that do not match."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
+        self._open: list[int] = []
+        self.feed(page)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}, []))
+        if tag not in VOID:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.elements[self._open.pop()][0] == tag
+
+    def handle_data(self, data: str) -> None:
+        for place in self._open:
+            self.elements[place][2].append(data)
+
+    def attributes(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes, _ in self.elements if name == tag]
+
+    def texts(self, tag: str, kind: str | None = None) -> list[str]:
+        return [
+            "".join(text).strip()
+            for name, attributes, text in self.elements
+            if name == tag and (kind is None or kind in attributes.get("class", "").split())
+        ]
+
+
+def photo(path: Path, width: int = 300, height: int = 200, colour: tuple[int, int, int] = (200, 40, 40), **how) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.new("RGB", (width, height), colour).save(path, **how)
+    return path
+
+
+def thumbnails(page: Page) -> list[PIL.Image.Image]:
+    head = "data:image/jpeg;base64,"
+    uris = [attributes["href"] for attributes in page.attributes("image")]
+    assert all(uri.startswith(head) for uri in uris)
+    return [PIL.Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(head)))) for uri in uris]
+
+
+def target(uri: str) -> Path:
+    assert uri.startswith("file:///")
+    return Path(unquote(urlsplit(uri).path))
+
+
+def test_a_row_shows_the_query_and_its_hits_in_their_order(tmp_path):
+    query, first, second = (photo(tmp_path / "trip" / name) for name in ("q.jpg", "b one.jpg", "a.jpg"))
+    page = Page(answers_page([Answer(str(query), 1234, [Hit(first, 0.98765), Hit(second, -0.0312)])], title="Trip"))
+    assert page.texts("h1") == page.texts("title") == ["Trip"]
+    assert page.texts("h2") == ["trip/q.jpg"]
+    assert page.texts("p", "name") == ["trip/b one.jpg", "trip/a.jpg"]
+    assert page.texts("p", "told") == ["1,234 local features", "0.988", "-0.031"]
+    assert [target(link["href"]) for link in page.attributes("a")] == [query, first, second]
+    assert [link["title"] for link in page.attributes("a")] == [str(query), str(first), str(second)]
+    assert [bar["style"] for bar in page.attributes("i")] == ["width:99%", "width:0%"]
+
+
+def test_the_page_is_made_for_readers_and_browsers(tmp_path):
+    query = photo(tmp_path / "q.jpg")
+    page = Page(answers_page([Answer(str(query), 5, [Hit(query, 1.0)])], title="T", note="A & B"))
+    assert page.attributes("html") == [{"lang": "en"}]
+    metas = {each.get("name") or each.get("http-equiv"): each.get("content") for each in page.attributes("meta")}
+    assert metas["Content-Security-Policy"] == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert metas["viewport"] == "width=device-width, initial-scale=1"
+    assert metas["color-scheme"] == "light dark"
+    assert "A & B" in page.texts("header")[0]
+    pictures = page.attributes("svg")
+    assert [(each["role"], each["aria-label"]) for each in pictures] == 2 * [("img", "picture of q.jpg")]
+
+
+def test_nothing_is_loaded_or_run(tmp_path):
+    query = photo(tmp_path / "q.jpg")
+    text = answers_page([Answer(str(query), 5, [Hit(query, 1.0), Hit(tmp_path / "gone.jpg", 0.5)])], title="T")
+    page = Page(text)
+    assert not {"script", "link", "iframe", "object", "embed", "form", "base", "img"} & {e[0] for e in page.elements}
+    for _, attributes, _ in page.elements:
+        assert not [name for name in attributes if name.startswith("on") or name == "src"]
+        assert re.match(r"(data:image/jpeg;|file:///|#p\d+$|$)", attributes.get("href", ""))
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "shown"),
+    [(300, 200, (240, 160)), (2000, 1000, (240, 120)), (100, 400, (60, 240)), (30, 20, (30, 20)), (1, 1, (1, 1))],
+)
+def test_thumbnails_are_small_and_never_enlarged(tmp_path, width, height, shown):
+    query = photo(tmp_path / "q.png", width, height)
+    page = Page(answers_page([Answer(str(query), 5, [])], title="T"))
+    (thumbnail,) = thumbnails(page)
+    assert thumbnail.format == "JPEG"
+    assert thumbnail.size == shown
+    assert max(thumbnail.size) <= LARGEST_THUMBNAIL
+    assert page.attributes("svg")[0]["viewbox"] == f"0 0 {shown[0]} {shown[1]}"
+
+
+def test_thumbnails_are_upright(tmp_path):
+    """Red above blue as it lies in the file; orientation 6 is turned clockwise: blue left, red right."""
+    pixels = np.zeros((100, 60, 3), np.uint8)
+    pixels[:50, :, 0] = pixels[50:, :, 2] = 255
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    PIL.Image.fromarray(pixels).save(tmp_path / "q.jpg", exif=exif)
+    (thumbnail,) = thumbnails(Page(answers_page([Answer(str(tmp_path / "q.jpg"), 5, [])], title="T")))
+    shown = np.asarray(thumbnail).astype(int)
+    assert shown.shape == (60, 100, 3)
+    assert shown[30, 20, 2] > 200 > 60 > shown[30, 20, 0]
+    assert shown[30, 80, 0] > 200 > 60 > shown[30, 80, 2]
+
+
+@pytest.mark.parametrize("kind", ["grey", "deep", "transparent"])
+def test_thumbnails_of_all_kinds_of_files(tmp_path, kind):
+    made = {
+        "grey": PIL.Image.new("L", (40, 30), 128),
+        "deep": PIL.Image.fromarray(np.full((30, 40), 32896, np.uint16)),
+        "transparent": PIL.Image.new("RGBA", (40, 30), (128, 128, 128, 255)),
+    }
+    made[kind].save(tmp_path / "q.png")
+    (thumbnail,) = thumbnails(Page(answers_page([Answer(str(tmp_path / "q.png"), 5, [])], title="T")))
+    np.testing.assert_allclose(np.asarray(thumbnail.convert("RGB")), 128, atol=3)
+
+
+def test_a_picture_is_held_once_however_often_it_is_shown(tmp_path):
+    paths = [photo(tmp_path / f"{number}.jpg", colour=(20 * number, 0, 0)) for number in range(4)]
+    answers = [Answer(str(path), 5, [Hit(hit, 0.5) for hit in paths]) for path in paths]
+    page = Page(answers_page(answers, title="T"))
+    ids = [image["id"] for image in page.attributes("image")]
+    assert len(ids) == len(set(ids)) == 4
+    used = [each["href"] for each in page.attributes("use")]
+    assert len(used) == 16
+    assert set(used) <= {f"#{each}" for each in ids}
+
+
+def test_thousands_of_hits_make_a_page_of_reasonable_size(tmp_path):
+    paths = [photo(tmp_path / f"{number}.jpg") for number in range(10)]
+    page = answers_page([Answer(str(paths[0]), 5, [Hit(path, 0.5) for path in paths])] * 300, title="T")
+    assert page.count("data:image/jpeg") == 10
+    assert len(page) / 3000 < 800
+
+
+def test_a_box_is_drawn_on_the_query_alone(tmp_path):
+    """Of 600 x 300 pixels, shown at 240 x 120: the box covers the pixels 100..199 and 50..149."""
+    query = photo(tmp_path / "q.png", 600, 300)
+    hit = photo(tmp_path / "h.png", 50, 50)
+    page = Page(
+        answers_page([Answer(str(query), 5, [Hit(query, 1.0), Hit(hit, 0.5)])], title="T", box=(100, 50, 199, 149))
+    )
+    shade, outline = page.attributes("path")
+    assert outline == {"class": "box", "d": "M40.00 20.00h40.00v40.00h-40.00z"}
+    assert shade["d"] == "M0 0h240v120h-240z" + outline["d"]
+    assert page.texts("p", "told")[0] == "5 local features in the box"
+
+
+def test_a_box_that_leaves_the_image_is_cut_and_one_beside_it_refused(tmp_path):
+    answers = [Answer(str(photo(tmp_path / "q.png", 100, 50)), 5, [])]
+    page = Page(answers_page(answers, title="T", box=(-20, 10, 500, 500)))
+    assert page.attributes("path")[1]["d"] == "M0.00 10.00h100.00v40.00h-100.00z"
+    with pytest.raises(InputError, match="lies outside the image, which is 100 x 50 pixels"):
+        answers_page(answers, title="T", box=(200, 10, 300, 20))
+
+
+def test_images_without_features_say_so(tmp_path):
+    query = photo(tmp_path / "q.jpg")
+    page = Page(answers_page([Answer(str(query), 1, [Hit(query, None)])], title="T"))
+    assert page.texts("p", "told") == ["1 local feature", "no local features"]
+
+
+def test_a_query_without_features_says_so(tmp_path):
+    query = photo(tmp_path / "q.jpg")
+    page = Page(answers_page([Answer(str(query), 0, [])], title="T"))
+    assert page.texts("p", "told") == ["no local features"]
+    assert page.texts("p", "soft") == ["The query has no local features, so nothing can be compared with it."]
+
+
+def test_a_query_without_hits_says_so(tmp_path):
+    page = Page(answers_page([Answer(str(photo(tmp_path / "q.jpg")), 7, [])], title="T"))
+    assert page.texts("p", "soft") == ["No image is similar enough."]
+    assert page.texts("p", "told") == ["7 local features"]
+
+
+@pytest.mark.parametrize("query", ["the array", ""])
+def test_a_query_that_is_no_file_has_a_place_too(tmp_path, query):
+    page = Page(answers_page([Answer(query, 3, [Hit(photo(tmp_path / "h.jpg"), 0.5)])], title="T", box=(1, 1, 9, 9)))
+    assert page.texts("h2") == ["A query that is no file"]
+    assert page.texts("div", "lost") == ["no pictureit was given as an array, not as a file"]
+    assert len(page.attributes("a")) == 1
+
+
+def test_a_picture_that_is_gone_or_broken_leaves_its_place_and_the_reason(tmp_path):
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "folder.jpg").mkdir()
+    names = ["gone.jpg", "broken.jpg", "empty.png", "folder.jpg"]
+    page = Page(answers_page([Answer("", 3, [Hit(tmp_path / name, 0.5) for name in names])], title="T"))
+    reasons = page.texts("div", "lost")[1:]
+    for name, reason, cause in zip(names, reasons, ["there is no file", "decoded", "empty", "a folder"], strict=True):
+        assert reason.startswith("no picture")
+        assert name in reason
+        assert cause in reason
+        assert str(tmp_path) not in reason
+    assert page.texts("p", "name") == [f"{tmp_path.name}/{name}" for name in names]
+
+
+def test_relative_paths_lead_to_the_file(tmp_path, monkeypatch):
+    photo(tmp_path / "trip" / "q.jpg")
+    monkeypatch.chdir(tmp_path)
+    page = Page(answers_page([Answer("trip/../trip/q.jpg", 3, [])], title="T"))
+    assert target(page.attributes("a")[0]["href"]) == tmp_path / "trip" / "q.jpg"
+
+
+def test_names_and_titles_stay_text(tmp_path):
+    name = HOSTILE.replace("/", "_") + "\n%41#?.jpg"
+    path = photo(tmp_path / "<b>" / name, format="JPEG")
+    text = answers_page([Answer(str(path), 3, [Hit(path, 0.5)])], title=HOSTILE, note=HOSTILE)
+    page = Page(text)
+    assert page.texts("h1") == page.texts("title") == [HOSTILE]
+    assert page.texts("h2") == [f"<b>/{name}"]
+    assert [target(link["href"]) for link in page.attributes("a")] == [path, path]
+    assert {e[0] for e in page.elements}.isdisjoint({"script", "img"})
+    assert page.texts("b") == ["0.500"]
+    assert not [1 for _, attributes, _ in page.elements if "onerror" in attributes]
+    assert Page(groups_page([Group([path], 0.5)], title=HOSTILE)).texts("h1") == [HOSTILE]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no names that are not Unicode")
+def test_a_name_that_is_not_unicode_can_be_shown_and_saved(tmp_path):
+    path = photo(tmp_path / os.fsdecode(b"caf\xe9.jpg"))
+    text = answers_page([Answer(str(path), 3, [])], title="T")
+    assert Page(text).texts("h2") == [f"{tmp_path.name}/caf?.jpg"]
+    assert Page(text).attributes("a")[0]["href"].endswith("/caf%E9.jpg")
+    save_page(tmp_path / "page.html", text)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
+
+
+def test_groups(tmp_path):
+    paths = [photo(tmp_path / "trip" / f"{number}.jpg") for number in range(3)]
+    page = Page(groups_page([Group(paths, 0.41239), Group(paths[:2], 0.9)], title="Duplicates"))
+    assert page.texts("h2") == ["Group 1", "Group 2"]
+    assert page.texts("p", "soft") == ["3 images, similarity at least 0.412", "2 images, similarity at least 0.900"]
+    assert page.texts("p", "name") == [f"trip/{number}.jpg" for number in (0, 1, 2, 0, 1)]
+    assert len(page.attributes("image")) == 3
+    assert page.texts("p", "told") == []
+
+
+def test_pages_of_nothing():
+    assert "0 queries." in Page(answers_page([], title="T")).texts("header")[0]
+    assert "0 groups of images" in Page(groups_page([], title="T")).texts("header")[0]
+
+
+@pytest.mark.parametrize("name", ["page.html", "page.HTM", "ż ü.html"])
+def test_a_page_is_saved(tmp_path, name):
+    page = answers_page([], title="Zażółć")
+    save_page(tmp_path / name, page)
+    save_page(str(tmp_path / name), page)
+    assert (tmp_path / name).read_text(encoding="utf-8") == page
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", ["page", "page.txt", "page.html.jpg", ".html"])
+def test_other_names_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match=r"a page cannot be written to .*; give a name that ends in \.html"):
+        save_page(tmp_path / name, "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_folder_is_explained(tmp_path):
+    with pytest.raises(InputError, match=r"the folder .* does not exist"):
+        save_page(tmp_path / "nowhere" / "page.html", "")
