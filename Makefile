@@ -15,7 +15,7 @@ test: $(VENV)/.ready
 	$(BIN)/python -m pytest
 
 demo: $(VENV)/.ready
-	$(BIN)/python examples/search_by_descriptors.py
+	$(BIN)/faemb demo --out build/demo
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks
