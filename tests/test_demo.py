@@ -2,6 +2,7 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import PIL.Image
@@ -84,10 +85,7 @@ def test_files_that_a_package_does_not_hold_are_passed_over(monkeypatch, tmp_pat
     find = demo.find_spec
 
     def spec(name):
-        found = find("sklearn")
-        if name == "skimage":
-            found.submodule_search_locations = [str(tmp_path)]
-        return found
+        return SimpleNamespace(submodule_search_locations=[str(tmp_path)]) if name == "skimage" else find(name)
 
     monkeypatch.setattr(demo, "find_spec", spec)
     (tmp_path / "data").mkdir()

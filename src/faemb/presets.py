@@ -137,7 +137,10 @@ def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
         return encoder
     steps = SMALLER[SMALLER.index(own) :]
     n_anchors, width = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
-    return encoder.set_params(embedding__n_anchors=n_anchors, projection__dimension=width)
+    changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": width}
+    if n_anchors == 1 and encoder.whitening is not None:
+        changes["whitening__discard"] = 0  # the leading components of one anchor are all there are
+    return encoder.set_params(**changes)
 
 
 def _size(n_anchors: int, width: int) -> int:

@@ -4,19 +4,22 @@ Everything else is either named here or does not count. Every change is one tran
 call returns (write-ahead log, synchronous FULL), and readers see the state before it or after it.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from faemb.errors import FaembError, FormatError
+from faemb.storage import sync_folder
 
 FORMAT = "faemb-collection"
 VERSION = 1
+_USED_SLOTS, _USED_BYTES = "used slots", "used bytes"
 
 _SCHEMA = """
 create table about (name text primary key, value text not null) strict;
@@ -71,6 +74,10 @@ class Entry:
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
+_POSITIONS = range(len(fields(Entry)))
+_TYPES = {(place, kind) for place, field in enumerate(fields(Entry)) for kind in get_args(field.type) or (field.type,)}
+"""What SQLite gives for each column of a database that is not damaged."""
+_NOTHING_THERE = "a row has lost its content"  # a page that was cut short is read as zeros
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Catalogue:
         self.path = path
         if not path.is_file():
             raise FormatError(f"there is no catalogue {path}")
-        self._database = _connected(path)
+        self._database = _opened(path)
 
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
@@ -94,13 +101,13 @@ class Catalogue:
         temporary = path.with_suffix(".new")
         for leftover in (temporary, *(Path(f"{temporary}-{end}") for end in ("wal", "shm", "journal"))):
             leftover.unlink(missing_ok=True)
-        database = _connected(temporary)
-        with _explained(path):
+        with _explained(path), closing(_connected(temporary)) as database:
+            database.execute("pragma journal_mode = wal")  # which the file remembers
             database.executescript(f"begin; {_SCHEMA} commit;")
             database.executemany("insert into about values (?, ?)", about.items())
             database.execute("pragma wal_checkpoint(truncate)")
-            database.close()
         temporary.rename(path)
+        sync_folder(path.parent)
         return cls(path)
 
     def close(self) -> None:
@@ -121,7 +128,10 @@ class Catalogue:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read in the block is of one moment."""
+        """All that is read in the block is of one moment; within another one, of that one's moment."""
+        if self._database.in_transaction:
+            yield
+            return
         with _explained(self.path):
             self._database.execute("begin")
             try:
@@ -171,13 +181,11 @@ class Catalogue:
             "update images set slot = ?, vector_crc = ?, short_crc = ?, code_crc = ? where id = ?", slot, *crcs, image
         )
 
-    def distrust(self, image: int, *, features: bool) -> None:
-        """Its vector is to be made again, and with `features` the file is to be read again."""
+    def distrust(self, image: int) -> None:
+        """Its vector is to be made again."""
         self._run(
             "update images set slot = null, vector_crc = null, short_crc = null, code_crc = null where id = ?", image
         )
-        if features:
-            self._run("update images set hash = '', bytes = -1, features = 0, offset = null where id = ?", image)
 
     def forget_features(self, images: Iterable[int]) -> None:
         marks = "update images set offset = null, length = null, features_crc = null where id = ?"
@@ -192,33 +200,60 @@ class Catalogue:
 
     def entries(self, condition: str = "true", *values: Any) -> Iterator[Entry]:
         """Images in order of id; `condition` is SQL of this package, never of a user."""
-        for row in self._run(f"select {_COLUMNS} from images where {condition} order by id", *values):  # noqa: S608
-            yield Entry(*row)
+        with _explained(self.path):  # damage may show at any row
+            statement = f"select {_COLUMNS} from images where {condition} order by id"  # noqa: S608
+            for row in self._database.execute(statement, values):
+                if not _TYPES.issuperset(zip(_POSITIONS, map(type, row), strict=True)):
+                    raise sqlite3.DatabaseError(_NOTHING_THERE)
+                yield Entry(*row)
 
     def entry(self, path: str) -> Entry | None:
         return next(self.entries("path = ?", path), None)
 
     def waiting(self, most: int) -> list[Entry]:
         """The next images to be encoded."""
-        found = self._run(
-            f"select {_COLUMNS} from images where slot is null and features > 0 order by id limit ?",  # noqa: S608
-            most,
-        )
-        return [Entry(*row) for row in found]
+        chosen = "select id from images where slot is null and features > 0 and offset is not null order by id limit ?"
+        return list(self.entries(f"id in ({chosen})", most))
 
     def count(self, condition: str = "true") -> int:
         return int(self._one(f"select count(*) from images where {condition}"))  # noqa: S608
 
     def next_slot(self) -> int:
+        """One beyond the last slot in use."""
         return int(self._one("select coalesce(max(slot) + 1, 0) from images"))
 
     def next_offset(self) -> int:
         return int(self._one("select coalesce(max(offset + length), 0) from images"))
 
+    def free_slot(self) -> int:
+        """Where the next row goes: what a removed image leaves is not used again before compaction.
+
+        A reader may still have it mapped, and an index may still know what was there.
+        """
+        return max(self.next_slot(), self._used(_USED_SLOTS))
+
+    def free_offset(self) -> int:
+        """Where the next packed features go."""
+        return max(self.next_offset(), self._used(_USED_BYTES))
+
+    def use(self, *, slots: int | None = None, offsets: int | None = None) -> None:
+        """Say that all before these have been written to in this generation."""
+        for name, count in ((_USED_SLOTS, slots), (_USED_BYTES, offsets)):
+            if count is not None:
+                self.say(name, str(count))
+
+    def _used(self, name: str) -> int:
+        return int(self.about().get(name, "0"))
+
     def live(self) -> tuple[np.ndarray, np.ndarray]:
         """Slots in use, ascending, and the ids of their images."""
         rows = self._all("select slot, id from images where slot is not null order by slot")
-        table = np.array(rows, np.int64).reshape(-1, 2)
+        try:
+            table = np.array(rows, np.int64).reshape(-1, 2)
+        except (ValueError, OverflowError):
+            table = np.array([[-1, -1]])
+        if len(table) and (table[0, 0] < 0 or table[-1, 0] >= self.next_slot() or (np.diff(table[:, 0]) <= 0).any()):
+            raise FormatError(f"{self.path} is damaged: slots are out of order; restore it from a copy")
         return table[:, 0], table[:, 1]
 
     def seen(self) -> dict[str, Seen]:
@@ -229,7 +264,8 @@ class Catalogue:
         return {path: Seen(size, changed) for path, size, changed in rows}
 
     def say_unreadable(self, path: str, seen: Seen, reason: str) -> None:
-        self._run("insert or replace into unreadable values (?, ?, ?, ?)", path, seen.bytes, seen.changed, reason)
+        text = reason.encode(errors="backslashreplace").decode()
+        self._run("insert or replace into unreadable values (?, ?, ?, ?)", path, seen.bytes, seen.changed, text)
 
     def forget_unreadable(self, path: str) -> None:
         self._run("delete from unreadable where path = ?", path)
@@ -247,33 +283,57 @@ class Catalogue:
             return self._database.execute(statement, values)
 
     def _all(self, statement: str) -> list[Any]:
+        """Rows in which nothing is null."""
         with _explained(self.path):
-            return self._database.execute(statement).fetchall()
+            rows = self._database.execute(statement).fetchall()
+            if any(None in row for row in rows):
+                raise sqlite3.DatabaseError(_NOTHING_THERE)
+            return rows
 
     def _one(self, statement: str) -> Any:
         return self._all(statement)[0][0]
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _opened(path: Path) -> sqlite3.Connection:
+    """To read and to write; where nothing may be written and nobody writes, such as on a read-only disk, to read."""
     with _explained(path):
-        database = sqlite3.connect(path, isolation_level=None, timeout=30)
-        database.execute("pragma journal_mode = wal")
-        database.execute("pragma synchronous = full")
-        return database
+        try:
+            return _connected(path)
+        except sqlite3.OperationalError as error:
+            if not _is_forbidden(error) or os.path.exists(f"{path}-wal"):
+                raise
+        uri = Path(os.path.abspath(path)).as_uri()
+        return sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, timeout=30)
+    try:
+        database.execute("pragma synchronous = full")  # which reads the file
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
 
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.DatabaseError as error:
+    except sqlite3.ProgrammingError as error:  # closed, or of another thread
+        raise FaembError(f"{path} cannot be used here: {error}; open the collection again") from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second where damage is quoted
         text = str(error)
         if "full" in text or "disk I/O" in text:
             raise FaembError(
                 f"{path} cannot be written: {text}; make room on the disk and run the same again"
             ) from error
-        if "readonly" in text or "unable to open" in text:
+        if _is_forbidden(error):
             raise FaembError(f"{path} cannot be written: {text}; check the folder's permissions") from error
         if "locked" in text or "busy" in text:
             raise FaembError(f"{path} is in use by another process; try again when it has ended") from error
         raise FormatError(f"{path} is damaged, or is no catalogue ({text}); restore it from a copy") from error
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return "readonly" in str(error) or "unable to open" in str(error)

@@ -7,8 +7,8 @@ with Collection.create("photos.faemb") as photos:
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from faemb.collection.answers import Answer, Group, Hit, Info
 from faemb.collection.backends import BACKENDS, backend_for
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
-from faemb.collection.checking import Fault, faults
+from faemb.collection.checking import damaged_indexes, faults, mend
 from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.layout import Layout
@@ -32,6 +32,7 @@ from faemb.features.folders import Found, find_images
 from faemb.settings import require_choice, require_number, require_whole
 
 DEFAULT_TOP = 10
+_NEEDED = {"generation", "model", "asked", "keep_features", "index"}
 _COMPACT_SHARE = 0.25
 """Compaction is due when so large a share of the slots is dead."""
 
@@ -43,8 +44,12 @@ class Collection:
         if not self.layout.catalogue.is_file():
             raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {folder}")
         self._catalogue = Catalogue(self.layout.catalogue)
-        self._about = self._catalogue.about()
-        _require_format(self._about, self.layout)
+        try:
+            self._about = self._catalogue.about()
+            _require_format(self._about, self.layout)
+        except FaembError:
+            self._catalogue.close()
+            raise
         self._model: Model | None = None
         self._view: tuple[Any, View] | None = None
 
@@ -58,21 +63,23 @@ class Collection:
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
         layout = Layout(Path(folder))
-        if layout.catalogue.exists():
-            raise InputError(f"there is a collection at {folder} already; add to it with: faemb add {folder} IMAGES")
         _make_folder(layout.folder)
-        asked = model.fingerprint
-        mark = model.save(layout.model)
         about = {
             "format": FORMAT,
             "version": str(VERSION),
             "generation": "1",
-            "model": mark if model.is_fitted else "",
-            "asked": asked,
+            "model": model.fingerprint if model.is_fitted else "",
+            "asked": model.fingerprint,
             "keep_features": str(int(keep_features)),
             "index": index,
         }
-        Catalogue.create(layout.catalogue, about).close()
+        with only_writer(layout):
+            if layout.catalogue.exists():
+                raise InputError(
+                    f"there is a collection at {folder} already; add to it with: faemb add {folder} IMAGES"
+                )
+            model.save(layout.model)
+            Catalogue.create(layout.catalogue, about).close()
         return cls(folder)
 
     @classmethod
@@ -81,7 +88,9 @@ class Collection:
         if not Layout(Path(folder)).catalogue.exists():
             return cls.create(folder, model, **options)
         collection = cls(folder)
-        if collection._about["asked"] != model.fingerprint:
+        asked = {"asked": model.fingerprint}
+        asked |= {name: str(int(said) if name == "keep_features" else said) for name, said in options.items()}
+        if any(collection._about.get(name) != said for name, said in asked.items()):
             collection.close()
             raise InputError(
                 f"the collection {folder} was made with other settings; add images to it with: "
@@ -106,7 +115,7 @@ class Collection:
     @property
     def model(self) -> Model:
         """Refused if it is not the one that encoded the images."""
-        if self._model is None:
+        if self._model is None or (not self._model.is_fitted and self._catalogue.about()["model"]):
             model = Model.load(self.layout.model)
             expected = self._catalogue.about()["model"]
             if expected and model.fingerprint != expected:
@@ -152,7 +161,9 @@ class Collection:
         found = find_images(folders)
         with self._changing(progress) as writer:
             report = self._brought_in(writer, found, jobs)
-            report.removed += self._drop(self._vanished(found, folders))
+            if not found.unreadable:  # else who knows what is still there
+                report.removed += self._drop(self._vanished(found, folders))
+                self._tidy(writer)
             return report
 
     def remove(self, images: Any) -> int:
@@ -160,35 +171,36 @@ class Collection:
         places = [images] if isinstance(images, str | os.PathLike) else list(images)
         with self._changing(None) as writer:
             names = [name for place in places for name in self._named(Path(place))]
-            removed = self._drop(dict.fromkeys(names))
-            with self._catalogue.change():
-                for place in places:
-                    self._catalogue.remove_folder(self.layout.name_of(Path(place)))
+            removed = self._drop(dict.fromkeys(names), folders=[self.layout.name_of(Path(place)) for place in places])
             self._tidy(writer)
         return removed
 
     def _named(self, place: Path) -> list[str]:
-        name = self.layout.name_of(place)
-        inside = [entry.path for entry in self._catalogue.entries() if _is_below(entry.path, name)]
-        inside += [path for path in self._catalogue.unreadable() if _is_below(path, name)]
-        if not inside and name not in self._catalogue.folders():
+        root = os.path.abspath(place)
+        inside = [name for name in self._catalogue.seen() if _is_below(self.layout.path_of(name), root)]
+        if not inside and self.layout.name_of(place) not in self._catalogue.folders():
             raise InputError(f"{place} is not in the collection {self.layout.folder}")
         return inside
 
-    def _drop(self, names: Iterable[str]) -> int:
+    def _drop(self, names: Iterable[str], folders: Iterable[str] = ()) -> int:
         removed = 0
         with self._catalogue.change():
             for name in names:
                 removed += self._catalogue.remove(name)
                 self._catalogue.forget_unreadable(name)
+            for folder in folders:
+                self._catalogue.remove_folder(folder)
         return removed
 
     def _vanished(self, found: Found, folders: Sequence[Path]) -> list[str]:
-        """Known images below the folders that are not there any more."""
+        """Known images below the folders that are not there any more; one that cannot be looked at may be."""
         here = {self.layout.name_of(path) for path in found.images}
-        roots = [self.layout.name_of(folder) for folder in folders]
-        known = self._catalogue.seen()
-        return [name for name in known if name not in here and any(_is_below(name, root) for root in roots)]
+        missing = {name: self.layout.path_of(name) for name in self._catalogue.seen() if name not in here}
+        return [
+            name
+            for name, path in missing.items()
+            if any(_is_below(path, str(folder)) for folder in folders) and _is_gone(path)
+        ]
 
     def _brought_in(self, writer: Writer, found: Found, jobs: int | None) -> Report:
         start, report = time.monotonic(), Report(failed=list(found.unreadable))
@@ -196,6 +208,11 @@ class Collection:
         writer.gather(found.images, model.extractor, jobs, report)
         if not model.is_fitted:
             self._learn(writer, model)
+        self._encode_waiting(writer, model, report)
+        report.seconds = time.monotonic() - start
+        return report
+
+    def _encode_waiting(self, writer: Writer, model: Model, report: Report) -> None:
         self._adopt(model)
         writer.encode(model, report)
         if self._about["keep_features"] == "0":
@@ -203,8 +220,6 @@ class Collection:
                 done = [entry.id for entry in self._catalogue.entries("offset is not null and slot is not null")]
                 self._catalogue.forget_features(done)
         self._tidy(writer)
-        report.seconds = time.monotonic() - start
-        return report
 
     def _learn(self, writer: Writer, model: Model) -> None:
         try:
@@ -222,7 +237,7 @@ class Collection:
 
     def _tidy(self, writer: Writer) -> None:
         """Compact where much is dead."""
-        slots = self._catalogue.next_slot()
+        slots = self._catalogue.free_slot()
         dead = slots - self._catalogue.count("slot is not null")
         kept = sum(entry.length or 0 for entry in self._catalogue.entries("offset is not null"))
         file = self.layout.features(writer.generation)
@@ -295,30 +310,44 @@ class Collection:
             require_number("threshold", threshold, least=-1, most=1)
         self._require_searchable()
         names = names or [""] * len(queries)
-        view, kind = self.view(), backend_for(index or self._about["index"], self._catalogue.count("slot is not null"))
         answers = []
-        for start in range(0, len(queries), BATCH):
-            part = queries[start : start + BATCH]
-            found = view.search(self.model.encode([query.descriptors for query in part]), top, kind)
-            for k, query in enumerate(part):
-                hits = self._hits(view, found.scores[k], found.rows[k], threshold) if len(query) else []
-                if len(query) and threshold is None:
-                    hits += self._blank(top - len(hits))
-                answers.append(Answer(names[start + k], len(query), hits))
+        with self._looking() as view:
+            kind = backend_for(index or self._about["index"], len(view.slots))
+            for start in range(0, len(queries), BATCH):
+                part = queries[start : start + BATCH]
+                found = view.search(self.model.encode([query.descriptors for query in part]), top, kind)
+                for k, query in enumerate(part):
+                    hits = self._hits(view, found.scores[k], found.rows[k], threshold) if len(query) else []
+                    if len(query) and threshold is None:
+                        hits += self._blank(top - len(hits))
+                    answers.append(Answer(names[start + k], len(query), hits))
         return answers
 
     def view(self) -> View:
         """The collection as it is now; the last one again if nothing has changed."""
-        state = self._catalogue.state()
-        if self._view is None or self._view[0] != state:
-            self._view = state, self._fresh_view()
-        return self._view[1]
+        with self._looking() as view:
+            return view
 
-    def _fresh_view(self) -> View:
-        for _ in range(2):
-            with suppress(FormatError):  # files of a generation that compaction has just replaced
-                return View.of(self.layout, self._catalogue, self.model)
-        return View.of(self.layout, self._catalogue, self.model)
+    @contextmanager
+    def _looking(self) -> Iterator[View]:
+        """The collection as it is now; until the end of the block it is so, whatever other processes do to it."""
+        with ExitStack() as moment:
+            while True:
+                moment.enter_context(self._catalogue.snapshot())
+                generation = self._catalogue.about()["generation"]
+                try:
+                    view = self._view_of(self._catalogue.state())
+                    break
+                except FormatError:
+                    moment.close()
+                    if self._catalogue.about()["generation"] == generation:
+                        raise  # else compaction has just replaced the files
+            yield view
+
+    def _view_of(self, state: Any) -> View:
+        if self._view is None or self._view[0] != state:
+            self._view = state, View.of(self.layout, self._catalogue, self.model)
+        return self._view[1]
 
     def _require_searchable(self) -> None:
         if not self.model.is_fitted:
@@ -334,7 +363,9 @@ class Collection:
         ]
 
     def _path(self, image: int) -> str:
-        return next(self._catalogue.entries("id = ?", image)).path
+        for entry in self._catalogue.entries("id = ?", image):
+            return entry.path
+        raise FormatError(f"{self.layout.catalogue} is damaged: the image {image} is not in it; restore it from a copy")
 
     def _blank(self, room: int) -> list[Hit]:
         """Images without local features come last, if there is room for them."""
@@ -351,12 +382,13 @@ class Collection:
         """Groups of images of which each is at least so similar to another one of its group."""
         require_number("threshold", threshold, least=-1, most=1)
         self._require_searchable()
-        view, kind = self.view(), backend_for(index or self._about["index"], self._catalogue.count("slot is not null"))
-        pairs = linked(view, threshold, kind, progress or (lambda stage, done, total: None))
-        return [
-            Group([self.layout.path_of(self._path(int(view.ids[place]))) for place in places], score)
-            for places, score in connected(pairs)
-        ]
+        with self._looking() as view:
+            kind = backend_for(index or self._about["index"], len(view.slots))
+            pairs = linked(view, threshold, kind, progress or (lambda stage, done, total: None))
+            return [
+                Group([self.layout.path_of(self._path(int(view.ids[place]))) for place in places], score)
+                for places, score in connected(pairs)
+            ]
 
     # Looking.
 
@@ -365,23 +397,29 @@ class Collection:
 
     def features(self, image: Any) -> LocalFeatures:
         """The kept local features of an image of the collection."""
-        entry = self._catalogue.entry(self.layout.name_of(Path(image)))
-        if entry is None:
-            raise InputError(f"{image} is not in the collection {self.layout.folder}")
-        return stored_features(self.layout.features(int(self._catalogue.about()["generation"])), entry)
+        while True:
+            with self._catalogue.snapshot():
+                entry = self._catalogue.entry(self.layout.name_of(Path(image)))
+                generation = self._catalogue.about()["generation"]
+            if entry is None:
+                raise InputError(f"{image} is not in the collection {self.layout.folder}")
+            try:
+                return stored_features(self.layout.features(int(generation)), entry)
+            except FormatError:
+                if self._catalogue.about()["generation"] == generation:
+                    raise  # else compaction has just replaced the file
 
     def info(self) -> Info:
         count = self._catalogue.count
-        files = [path for path in self.layout.folder.iterdir() if path.is_file()]
         fitted = self.model.is_fitted
         return Info(
             images=count(),
             searchable=count("slot is not null"),
             without_features=count("features = 0"),
             waiting=count("slot is null and features > 0"),
-            unreadable=self._catalogue.unreadable(),
+            unreadable={str(self.layout.path_of(name)): why for name, why in self._catalogue.unreadable().items()},
             folders=[str(self.layout.path_of(name)) for name in self._catalogue.folders()],
-            bytes=sum(path.stat().st_size for path in files),
+            bytes=sum(map(_size, self.layout.folder.iterdir())),
             model=repr(self.model.encoder.embedding),
             extractor=repr(self.model.extractor),
             dimension=self.model.width if fitted else 0,
@@ -394,8 +432,8 @@ class Collection:
         """Vectors of all searchable images as npz, fvecs, faiss or hloc-h5; how many."""
         require_choice("format", form, FORMATS)
         self._require_searchable()
-        view = self.view()
-        paths = [self.layout.path_of(self._path(int(image))) for image in view.ids]
+        with self._looking() as view:
+            paths = [self.layout.path_of(self._path(int(image))) for image in view.ids]
         export_vectors(view, paths, self.layout.folder.parent, Path(out), form)
         return len(paths)
 
@@ -406,20 +444,26 @@ class Collection:
         told = self._catalogue.fault()
         if told is not None:
             return [f"{self.layout.catalogue} is damaged ({told}); restore it from a copy"]
-        found = list(faults(self.layout, self._catalogue, self.model))
-        if repair and found:
-            self._repair(found, jobs, progress)
-        return [str(fault) for fault in found]
+        indexes = damaged_indexes(self.layout, self._catalogue)
+        if repair:
+            told_of_images = self._repair(jobs, progress)
+            for path in indexes:
+                path.unlink(missing_ok=True)
+        else:
+            told_of_images = [str(fault) for fault in faults(self.layout, self._catalogue, self.model)]
+        return [*told_of_images, *(f"the index {path} is damaged" for path in indexes)]
 
-    def _repair(self, found: list[Fault], jobs: int | None, progress: Progress | None) -> None:
+    def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
+        model, report = self.model, Report()
         with self._changing(progress) as writer:
-            with self._catalogue.change():
-                for fault in found:
-                    self._catalogue.distrust(fault.entry.id, features=fault.features or fault.entry.offset is None)
-            lost = [
-                self.layout.path_of(fault.entry.path) for fault in found if fault.features or fault.entry.offset is None
-            ]
-            self._brought_in(writer, Found(lost, []), jobs)
+            found = list(faults(self.layout, self._catalogue, model))
+            if found:
+                mend(writer, model, found, jobs, report)
+            if model.is_fitted:
+                self._encode_waiting(writer, model, report)
+        gone = {fault.entry.path for fault in found if self._catalogue.entry(fault.entry.path) is None}
+        end = "; nothing is left to derive it from, so it was taken out"
+        return [f"{fault}{end if fault.entry.path in gone else ''}" for fault in found]
 
 
 class _Changing:
@@ -449,19 +493,37 @@ def _query_name(query: Any) -> str:
     return os.fspath(query) if isinstance(query, str | os.PathLike) else "the array"
 
 
-def _is_below(name: str, root: str) -> bool:
-    """Whether a stored name is this one, or below it."""
-    return name == root or name.startswith(root.rstrip("/") + "/") or (root == "." and not name.startswith(("/", "..")))
+def _size(path: Path) -> int:
+    with suppress(FileNotFoundError):  # another process may have just deleted it
+        return path.stat().st_size if path.is_file() else 0
+    return 0
+
+
+def _is_below(path: Path, root: str) -> bool:
+    """Whether a path is this one, or below it."""
+    return str(path) == root or str(path).startswith(root.rstrip(os.sep) + os.sep)
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _require_format(about: dict[str, str], layout: Layout) -> None:
     if about.get("format") != FORMAT:
         raise FormatError(f"{layout.catalogue} is the catalogue of something else, not of a faemb collection")
-    if about["version"] != str(VERSION):
+    if about.get("version") != str(VERSION):
         raise FormatError(
-            f"{layout.folder} has format version {about['version']}; this faemb reads up to {VERSION}: "
+            f"{layout.folder} has format version {about.get('version')}; this faemb reads up to {VERSION}: "
             "pip install --upgrade faemb"
         )
+    if not about.keys() >= _NEEDED or not about["generation"].isdecimal():
+        raise FormatError(f"{layout.catalogue} is damaged; restore it from a copy")
 
 
 def _make_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ _BLOCK = 256
 def linked(
     view: View, threshold: float, kind: type[Backend] | None, progress: Progress
 ) -> Iterator[tuple[int, int, float]]:
-    """Pairs of places in `view.slots`, each once, whose similarity reaches the threshold."""
+    """Pairs of places in `view.slots` whose similarity reaches the threshold, most of them seen from both sides."""
     total = len(view.slots)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
@@ -41,13 +41,13 @@ def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], 
     """Members of each group, most connected first, and its weakest link; the strongest groups first."""
     parent: dict[int, int] = {}
     links: dict[int, int] = defaultdict(int)
-    held = list(pairs)
-    for a, b, _ in held:
+    held = {(a, b): score for a, b, score in pairs}
+    for a, b in held:
         parent[_root(parent, a)] = _root(parent, b)
         links[a] += 1
         links[b] += 1
     weakest: dict[int, float] = {}
-    for a, _, score in held:
+    for (a, _), score in held.items():
         root = _root(parent, a)
         weakest[root] = min(weakest.get(root, np.inf), score)
     members: dict[int, list[int]] = defaultdict(list)

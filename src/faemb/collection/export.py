@@ -39,8 +39,14 @@ def export_vectors(view: View, paths: list[Path], base: Path, out: Path, form: s
 
 
 def _write_names(out: Path, names: list[str]) -> None:
+    escaped = any(name != _as_text(name) for name in names)
     with replacing(out.with_suffix(out.suffix + ".json")) as temporary:
-        temporary.write_text(json.dumps(names, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(names, ensure_ascii=escaped, indent=0) + "\n", encoding="utf-8")
+
+
+def _as_text(name: str) -> str:
+    """Linux allows file names that are none: what cannot be written is escaped."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _write_faiss(view: View, out: Path) -> None:
@@ -60,4 +66,4 @@ def _write_hloc(out: Path, items: Iterator[tuple[str, Any]]) -> None:
         raise MissingExtraError("hloc HDF5 files", "hloc") from error
     with replacing(out) as temporary, h5py.File(temporary, "w") as file:
         for name, vector in items:
-            file.require_group(name).create_dataset("global_descriptor", data=vector)
+            file.require_group(_as_text(name)).create_dataset("global_descriptor", data=vector)

@@ -11,11 +11,18 @@ writer.lock            held by the one process that changes the collection
 """
 
 import os
+import re
 from pathlib import Path
 
 CATALOGUE = "catalogue.sqlite"
 MODEL = "model.faemb"
 LOCK = "writer.lock"
+
+_GENERATION = re.compile(r"(?:vectors|short|codes|features)-(\d+)\.(?:f32|u8|bin)|[a-z-]+-(\d+)-\d+\.faiss")
+_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
+"""Names that this package gives; what else a user keeps in the folder is not ours to delete."""
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile("\0([0-9a-f]{4})")
 
 
 class Layout:
@@ -49,21 +56,28 @@ class Layout:
     def index(self, kind: str, generation: int, covered: int) -> Path:
         return self.folder / f"{kind}-{generation}-{covered}.faiss"
 
+    def indexes(self, generation: int) -> list[Path]:
+        return sorted(self.folder.glob(f"*-{generation}-*.faiss"))
+
     def stale(self, generation: int) -> list[Path]:
         """What an earlier generation, or a process that was killed, has left behind."""
-        kept = {path.name for path in (self.vectors(generation), self.short(generation), self.codes(generation))}
-        kept |= {self.features(generation).name}
-        data = [path for end in ("f32", "u8", "bin") for path in self.folder.glob(f"*-*.{end}")]
-        old = [path for path in self.folder.glob("*-*-*.faiss") if path.stem.split("-")[-2] != str(generation)]
-        return [path for path in data if path.name not in kept] + old + list(self.folder.glob(".*.tmp"))
+        return [path for path in self.folder.iterdir() if _is_stale(path.name, generation)]
 
     def name_of(self, image: Path) -> str:
         """A path as it is stored: relative where image and collection lie under one folder, so that both can move."""
         path = Path(os.path.abspath(image))
         if path.is_relative_to(self.folder.parent):
-            return Path(os.path.relpath(path, self.folder)).as_posix()
-        return path.as_posix()
+            path = Path(os.path.relpath(path, self.folder))
+        # Linux allows names that are no text, a database does not; no name has a NUL.
+        return _NO_TEXT.sub(lambda part: f"\0{ord(part[0]):04x}", path.as_posix())
 
     def path_of(self, name: str) -> Path:
         """The file that a stored name means, now."""
-        return Path(os.path.normpath(self.folder / name))
+        return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
+
+
+def _is_stale(name: str, generation: int) -> bool:
+    ours = _GENERATION.fullmatch(name)
+    if ours is None:
+        return _TEMPORARY.fullmatch(name) is not None
+    return str(generation) not in ours.groups()

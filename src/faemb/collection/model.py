@@ -7,6 +7,7 @@ A model learns from unlabelled pictures: the very ones of the collection will do
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,8 +85,9 @@ class Model(Component):
         rng = np.random.default_rng(self.encoder.seed)
         sample = [_some(images[i], rng) for i in range(len(images))]
         if self.shrink:
-            self.encoder = shrunk(self.encoder, sum(map(len, sample)))
-        self.encoder.fit(sample, progress=progress)
+            self.encoder = _largest_that_learns(self.encoder, sample, progress)
+        else:
+            self.encoder.fit(sample, progress=progress)
         vectors = self._vectors(Lessons(images, rng), progress)
         shown = vectors[np.any(vectors != 0, axis=1)]
         if len(shown) < 2:
@@ -93,13 +95,16 @@ class Model(Component):
                 f"{len(images)} images with few local features are too little to learn from; give more images"
             )
         self.rotation = Rotation("rotate", max_axes=min(SHORT, len(shown) - 1)).fit(shown)
-        bits = self._bits(len(shown))
+        bits = self._bits(len(self.rotation.axes_))
         self.code = ITQ(bits).fit(self._first(shown)) if bits else None
         return self
 
     def encode(self, sets: Sequence[np.ndarray]) -> Coded:
         """Of images with descriptors; one without has a vector of zeros, which says nothing."""
-        vectors = self.encoder.encode(list(sets))
+        return self.coded(self.encoder.encode(list(sets)))
+
+    def coded(self, vectors: Float[np.ndarray, "B D"]) -> Coded:
+        """Vectors, and what is derived from them."""
         short = self._first(vectors)
         codes = self.code.encode(short) if self.code is not None else np.zeros((len(short), 0), np.uint8)
         return Coded(vectors, unit_length(short), codes)
@@ -132,10 +137,10 @@ class Model(Component):
         assert self.rotation is not None  # noqa: S101
         return self.rotation.transform(vectors)[:, : self.short_width]
 
-    def _bits(self, images: int) -> int:
-        """As many as asked for, or as the images can teach: a multiple of 8, perhaps 0."""
+    def _bits(self, directions: int) -> int:
+        """As many as asked for, or as the images can teach, which copies of an image cannot: a multiple of 8, or 0."""
         wanted = self.code.bits if self.code is not None else BITS
-        return min(wanted, images - 1, self.short_width) // 8 * 8
+        return min(wanted, directions, self.short_width) // 8 * 8
 
 
 def new_model(extractor: Extractor, name: str = "small", variant: str | None = None) -> Model:
@@ -158,6 +163,20 @@ class Lessons(Sequence[np.ndarray]):
         descriptors = self._images[image]
         order = np.random.default_rng([self._seed, image]).permutation(len(descriptors))
         return descriptors[np.sort(order[part :: self._parts])]
+
+
+def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progress: Progress | None) -> Encoder:
+    """A copy, fitted: the given one stays as large as it is, for when there is more to learn from."""
+    count = sum(map(len, sample))
+    chosen = shrunk(deepcopy(encoder), count)
+    if sum(map(bool, map(len, sample))) == 1 and chosen.whitening is not None:
+        chosen.whitening.centre = False  # less the mean of its own descriptors, nothing is left of an only image
+    try:
+        return chosen.fit(sample, progress=progress)
+    except InputError as error:
+        raise InputError(
+            f"{len(sample)} images with {count} local features in all are too little to learn from; give more images"
+        ) from error
 
 
 def _some(descriptors: np.ndarray, rng: np.random.Generator) -> np.ndarray:

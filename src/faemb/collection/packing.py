@@ -1,7 +1,7 @@
 """Local features in few bytes: descriptors as bytes, geometry as it is, compressed.
 
 Descriptors are divided by the largest magnitude among them and rounded to 255 levels (127 and a sign where there are
-negative ones). For RootSIFT that moves a descriptor by about a thousandth of its length.
+negative ones). For RootSIFT that moves a descriptor by two or three thousandths of its length.
 """
 
 import struct
@@ -13,7 +13,9 @@ from jaxtyping import Float
 from faemb.errors import FormatError
 from faemb.features.local_features import LocalFeatures
 
-_HEAD = struct.Struct("<4sIIIIf?")
+_MARKS = struct.Struct("<4sI")
+"""What it is, and the CRC32 of all that follows."""
+_HEAD = struct.Struct("<IIIIf?")
 _MARK = b"flf1"
 _EFFORT = 1
 _MOST = 1 << 32
@@ -24,25 +26,23 @@ def pack(features: LocalFeatures) -> bytes:
     signed = bool((features.descriptors < 0).any())
     levels, scale = _quantised(features.descriptors, 127 if signed else 255)
     count, width = features.descriptors.shape
-    head = _HEAD.pack(_MARK, count, width, *features.image_size, scale, signed)
+    head = _HEAD.pack(count, width, *features.image_size, scale, signed)
     body = [
         levels.astype(np.int8 if signed else np.uint8),
         features.frames.astype("<f4"),
         features.scores.astype("<f4"),
     ]
-    return head + zlib.compress(b"".join(part.tobytes() for part in body), _EFFORT)
+    content = head + zlib.compress(b"".join(part.tobytes() for part in body), _EFFORT)
+    return _MARKS.pack(_MARK, zlib.crc32(content)) + content
 
 
 def unpack(content: bytes) -> LocalFeatures:
     try:
-        mark, count, width, *size, scale, signed = _HEAD.unpack_from(content)
-        length = count * (width + 28)
-        if mark != _MARK or length > _MOST:
-            raise ValueError("not packed features")
-        inflater = zlib.decompressobj()
-        body = inflater.decompress(content[_HEAD.size :], max(length, 1))
-        if len(body) != length or (not inflater.eof and inflater.decompress(inflater.unconsumed_tail, 1)):
-            raise ValueError("of another length than said")
+        mark, crc = _MARKS.unpack_from(content)
+        if mark != _MARK or zlib.crc32(memoryview(content)[_MARKS.size :]) != crc:
+            raise ValueError("not packed features, or changed since")
+        count, width, *size, scale, signed = _HEAD.unpack_from(content, _MARKS.size)
+        body = _inflated(content[_MARKS.size + _HEAD.size :], count * (width + 28))
     except (struct.error, zlib.error, ValueError) as error:
         raise FormatError(f"stored local features are damaged ({error}); run: faemb check --repair") from error
     levels = np.frombuffer(body, np.int8 if signed else np.uint8, count * width).reshape(count, width)
@@ -51,6 +51,17 @@ def unpack(content: bytes) -> LocalFeatures:
     return LocalFeatures(levels * np.float32(scale), frames.copy(), scores.copy(), (size[0], size[1]))
 
 
+def _inflated(content: bytes, length: int) -> bytes:
+    """So many bytes; not one more is made, whatever the content holds."""
+    if length > _MOST:
+        raise ValueError(f"{length} bytes are too many")
+    inflater = zlib.decompressobj()
+    body = inflater.decompress(content, length + 1)
+    if len(body) != length or not inflater.eof or inflater.unused_data:
+        raise ValueError("of another length than said")
+    return body
+
+
 def _quantised(descriptors: Float[np.ndarray, "N d"], most: int) -> tuple[Float[np.ndarray, "N d"], float]:
-    scale = float(np.abs(descriptors).max(initial=0)) / most
-    return (np.rint(descriptors / np.float32(scale)) if scale else descriptors), scale
+    scale = np.float32(np.abs(descriptors).max(initial=0) / most)
+    return (np.rint(descriptors / scale) if scale else descriptors), float(scale)

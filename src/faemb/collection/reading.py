@@ -1,6 +1,7 @@
 """A collection at one moment: which slots are alive, and their vectors, mapped."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from faemb.collection.layout import Layout
 from faemb.collection.model import Coded, Model
 from faemb.collection.search import Nearest, nearest
 from faemb.collection.writing import slot_files
-from faemb.errors import FaembError
+from faemb.errors import FaembError, FormatError
 
 _MORE = 4
 _AT_LEAST = 64
 """Candidates asked of an approximate index: so many times the answers wanted, and never fewer than this."""
 _REBUILD_SHARE = 0.2
 """An index that does not know so large a share of the slots is made again."""
+_DECIMALS = 5
+"""Of a similarity: float32 is good for no more, and so an image and its copy have 1, and a threshold of 1 finds it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class View:
     ids: Int[np.ndarray, " n"]
     data: Coded
     """All slots, in use or not."""
+    _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
+    """Those that have been opened."""
 
     @classmethod
     def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
@@ -52,19 +57,21 @@ class View:
         """The best live slots for each query, by full vectors, as places in `slots`."""
         if kind is None or not len(self.slots):
             found = nearest(queries.vectors, self.data.vectors, self.slots, count)
-            return Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
-        return self._ranked(queries, self._candidates(queries, count, kind), count)
+            found = Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+        else:
+            found = self._ranked(queries, self._candidates(queries, count, kind), count)
+        return _settled(found)
 
     def _candidates(self, queries: Coded, count: int, kind: type[Backend]) -> list[np.ndarray]:
         """Per query live slots: the index's, and all that came after it."""
         index = self._index(kind)
-        asked = min(max(_MORE * count, _AT_LEAST) + len(self.data.vectors) - len(self.slots), index.covered)
-        found = index.candidates(queries, asked)
-        later = np.arange(index.covered, len(self.data.vectors))
-        return [
-            slots[self.position[slots] >= 0]
-            for slots in (np.concatenate([np.unique(row[row >= 0]), later]) for row in found)
-        ]
+        total = len(self.data.vectors)
+        dead = max(total, index.covered) - len(self.slots)
+        found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + dead, index.covered))
+        later = np.arange(index.covered, total)
+        # The last slots may have died, so that they are not in the table; and a damaged index names anything.
+        known = [np.unique(row[(row >= 0) & (row < min(total, index.covered))]) for row in found]
+        return [slots[self.position[slots] >= 0] for slots in (np.concatenate([row, later]) for row in known)]
 
     def _ranked(self, queries: Coded, candidates: list[np.ndarray], count: int) -> Nearest:
         count = min(count, len(self.slots))
@@ -77,17 +84,21 @@ class View:
         return best
 
     def _index(self, kind: type[Backend]) -> Backend:
-        """The newest usable file, or a new one."""
+        if kind.name not in self._indexes:
+            self._indexes[kind.name] = self._stored(kind) or self._built(kind)
+        return self._indexes[kind.name]
+
+    def _stored(self, kind: type[Backend]) -> Backend | None:
+        """The newest file that can be used."""
         for covered, path in sorted(self._index_files(kind), reverse=True):
-            if covered <= len(self.data.vectors) and covered >= (1 - _REBUILD_SHARE) * len(self.data.vectors):
+            if covered >= (1 - _REBUILD_SHARE) * len(self.data.vectors):
                 try:
                     index = kind.load(path)
-                except RuntimeError:  # of faiss, for a file that is none
-                    path.unlink(missing_ok=True)
-                    continue
+                except FormatError:
+                    continue  # the new one takes its place
                 if index.covered == covered:
                     return index
-        return self._built(kind)
+        return None
 
     def _built(self, kind: type[Backend]) -> Backend:
         index = kind.build(self.data)
@@ -98,9 +109,17 @@ class View:
             return index  # a folder that may not be written to is searched all the same
         for covered, old in self._index_files(kind):
             if covered != index.covered:
-                old.unlink(missing_ok=True)
+                with suppress(OSError):
+                    old.unlink()
         return index
 
     def _index_files(self, kind: type[Backend]) -> list[tuple[int, Path]]:
         files = self.layout.folder.glob(f"{kind.name}-{self.generation}-*.faiss")
         return [(int(path.stem.rsplit("-", 1)[1]), path) for path in files if path.stem.rsplit("-", 1)[1].isdigit()]
+
+
+def _settled(found: Nearest) -> Nearest:
+    """Scores rounded, and what is then equal in order of place: copies of an image differ in rounding."""
+    scores = np.round(found.scores, _DECIMALS)
+    order = np.lexsort((found.rows, -scores), axis=-1)
+    return Nearest(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

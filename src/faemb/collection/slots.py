@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Shaped
 
-from faemb.errors import FormatError
+from faemb.errors import FaembError, FormatError
 from faemb.storage import sync_folder
 
 
@@ -32,14 +32,23 @@ class SlotFile:
     def rows(self, count: int) -> Shaped[np.ndarray, "n w"]:
         """The first `count` slots, mapped and not read yet."""
         if count == 0:
-            return np.empty((0, self.width), self.dtype)
-        held = self.path.stat().st_size if self.path.is_file() else 0
-        if held < count * self.row_bytes:
+            return np.empty((0, self.width), self.dtype)  # which needs no file
+        wanted = count * self.row_bytes
+        try:
+            with self.path.open("rb") as file:  # once: compaction may delete it at any moment
+                held = os.fstat(file.fileno()).st_size
+                if held >= wanted > 0:
+                    return np.memmap(file, self.dtype, "r", shape=(count, self.width))
+        except FileNotFoundError:
+            held = 0
+        except OSError as error:
+            raise FaembError(f"{self.path} cannot be read: {error.strerror}") from error
+        if held < wanted:
             raise FormatError(
-                f"{self.path} is cut short: it has {held} bytes of {count * self.row_bytes}; "
+                f"{self.path} is cut short: it has {held} bytes of {wanted}; "
                 "restore it from a copy, or run: faemb check --repair"
             )
-        return np.memmap(self.path, self.dtype, "r", shape=(count, self.width))
+        return np.empty((count, 0), self.dtype)  # no bytes in a row, which cannot be mapped
 
 
 def checksums(rows: Shaped[np.ndarray, "n w"]) -> list[int]:

@@ -8,7 +8,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.parallel import spread
+from faemb.storage import sync_folder
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 LEARNING_IMAGES = 1500
@@ -108,8 +109,7 @@ class Writer:
         self.layout, self.catalogue = layout, catalogue
         self.report = progress or (lambda stage, done, total: None)
         self.generation = int(catalogue.about()["generation"])
-        for leftover in layout.stale(self.generation):
-            leftover.unlink(missing_ok=True)
+        self._sweep()
 
     # Gathering: files become entries with packed features.
 
@@ -140,6 +140,15 @@ class Writer:
             else:
                 yield Known(file, entry.hash if entry is not None else None)
 
+    def describe_again(self, entries: Sequence[Entry], extractor: Extractor, jobs: int | None, outcome: Report) -> None:
+        """Read the files of images whose features are lost; one that has its vector stays though its file is gone."""
+        known = {self.layout.path_of(entry.path): entry for entry in entries}
+        buffer = _Buffer(self, outcome)
+        for file, result in spread(Describe(extractor), [Known(path, None) for path in known], jobs=jobs):
+            if isinstance(result, Described) or known[file.path].slot is None:
+                buffer.take(file, result)
+        buffer.flush()
+
     # Learning and encoding.
 
     def learn(self, model: Model, condition: str = "features > 0") -> None:
@@ -163,10 +172,11 @@ class Writer:
 
     def place(self, entries: Sequence[Entry], coded: Coded, model: Model) -> None:
         with self.catalogue.change(), writing(self.layout.folder):
-            first = self.catalogue.next_slot()
+            first = self.catalogue.free_slot()
             crcs = [file.write(first, rows) for file, rows in zip(self.slot_files(model), coded, strict=True)]
             for k, entry in enumerate(entries):
                 self.catalogue.place(entry.id, first + k, (crcs[0][k], crcs[1][k], crcs[2][k]))
+            self.catalogue.use(slots=first + len(entries))
 
     def slot_files(self, model: Model) -> tuple[SlotFile, SlotFile, SlotFile]:
         return slot_files(self.layout, self.generation, model)
@@ -177,23 +187,35 @@ class Writer:
     # Compaction.
 
     def compact(self, model: Model) -> None:
-        """New files with live data only, then one transaction that names them; the old ones go afterwards."""
+        """New files with live data only, then one transaction that names them; the old ones go afterwards.
+
+        Where there is no room for both, all stays as it is: compaction is due again after the next change.
+        """
         entries = list(self.catalogue.entries())
         by_slot = sorted((entry for entry in entries if entry.slot is not None), key=lambda entry: entry.slot or 0)
         fresh = self.generation + 1
-        for leftover in self.layout.stale(self.generation):
-            leftover.unlink(missing_ok=True)
-        with writing(self.layout.folder):
-            self._copy_slots(by_slot, model, fresh)
-            offsets = self._copy_features(entries, fresh)
+        self._sweep()
+        try:
+            if by_slot:
+                self._copy_slots(by_slot, model, fresh)
+            offsets, size = self._copy_features(entries, fresh)
+            sync_folder(self.layout.folder)
+        except OSError:
+            self._sweep()
+            return
         with self.catalogue.change():
             slots = {entry.id: slot for slot, entry in enumerate(by_slot)}
             for entry in sorted(entries, key=lambda entry: slots.get(entry.id, -1)):
                 self.catalogue.move(entry.id, slot=slots.get(entry.id), offset=offsets.get(entry.id))
             self.catalogue.say("generation", str(fresh))
+            self.catalogue.use(slots=len(by_slot), offsets=size)
         self.generation = fresh
-        for leftover in self.layout.stale(fresh):
-            leftover.unlink(missing_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        for leftover in self.layout.stale(self.generation):
+            with suppress(OSError):  # on some systems a file that is being read stays until the next time
+                leftover.unlink()
 
     def _copy_slots(self, entries: Sequence[Entry], model: Model, generation: int) -> None:
         total = self.catalogue.next_slot()
@@ -205,19 +227,19 @@ class Writer:
             for start in range(0, len(slots), 4096):
                 new.write(start, rows[slots[start : start + 4096]])
 
-    def _copy_features(self, entries: Sequence[Entry], generation: int) -> dict[int, int]:
-        """Where the features of each image begin in the new file."""
+    def _copy_features(self, entries: Sequence[Entry], generation: int) -> tuple[dict[int, int], int]:
+        """Where the features of each image begin in the new file, and its length."""
         offsets, offset = {}, 0
         for entry in entries:
             if entry.offset is None or entry.length is None:
                 continue
-            content = read_at(self.layout.features(self.generation), entry.offset, entry.length)
+            content = _packed(self.layout.features(self.generation), entry)
             write_at(self.layout.features(generation), offset, content, durable=False)
             offsets[entry.id] = offset
             offset += entry.length
         if offsets:
             write_at(self.layout.features(generation), offset, b"")
-        return offsets
+        return offsets, offset
 
 
 class StoredSets(Sequence[np.ndarray]):
@@ -251,12 +273,13 @@ class _Buffer:
     def flush(self) -> None:
         layout, catalogue = self._writer.layout, self._writer.catalogue
         with catalogue.change(), writing(layout.folder):
-            offset = catalogue.next_offset()
+            offset = catalogue.free_offset()
             described = [(path, each) for path, each in self._held if isinstance(each, Described)]
             write_at(layout.features(self._writer.generation), offset, b"".join(each.packed for _, each in described))
             for path, each in described:
                 self._put(layout.name_of(path), each, offset)
                 offset += len(each.packed)
+            catalogue.use(offsets=offset)
             for path, outcome in self._held:
                 if isinstance(outcome, Exception):
                     self._refuse(path, outcome)
@@ -312,10 +335,20 @@ def stored_features(file: Path, entry: Entry) -> Any:
     """The packed features of an image, checked."""
     if entry.offset is None or entry.length is None:
         raise InputError(f"the local features of {entry.path} are not kept in this collection")
-    content = read_at(file, entry.offset, entry.length)
+    content = _packed(file, entry)
     if zlib.crc32(content) != entry.features_crc:
         raise FormatError(f"{file} is damaged at the features of {entry.path}; run: faemb check --repair")
     return unpack(content)
+
+
+def _packed(file: Path, entry: Entry) -> bytes:
+    assert entry.offset is not None and entry.length is not None  # noqa: S101, PT018
+    try:
+        return read_at(file, entry.offset, entry.length)
+    except OSError as error:
+        raise FormatError(f"{file} cannot be read: {error.strerror}; run: faemb check --repair") from error
+    except ValueError as error:
+        raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: faemb check --repair") from error
 
 
 @contextmanager
@@ -324,6 +357,6 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FaembError(
-            f"{folder} cannot be written: {error.strerror or error}; all that was reported as done is safe: "
+            f"{folder} cannot be written: {error.strerror or error}; what it held is safe: "
             "make room on the disk and run the same again"
         ) from error

@@ -1,0 +1,340 @@
+"""Approximate indexes: one contract for all of them, over vectors that are made up; and the exact search beside them.
+
+Indexes are used as a collection uses them, through a `View` of its slots.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faemb.collection import backends, reading
+from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Backend, Binary, backend_for
+from faemb.collection.layout import Layout
+from faemb.collection.model import Coded
+from faemb.collection.reading import View
+from faemb.errors import FormatError, InputError, MissingExtraError
+
+faiss = pytest.importorskip("faiss")
+
+WIDTH, BYTES = 32, 16
+Kind = type[Backend]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads of a library that wait for each other are slow where there is other work to do."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    yield
+    faiss.omp_set_num_threads(before)
+
+
+@pytest.fixture(params=APPROXIMATE.values(), ids=APPROXIMATE)
+def kind(request) -> Kind:
+    return request.param
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def coded(vectors: np.ndarray, bits: int = 8 * BYTES) -> Coded:
+    """Vectors are their own short vectors; bits are sides of random planes."""
+    planes = np.random.default_rng(5).standard_normal((vectors.shape[1], bits))
+    return Coded(vectors, vectors, np.packbits(vectors @ planes > 0, axis=1))
+
+
+def points(rng: np.random.Generator, count: int, width: int = WIDTH) -> Coded:
+    return coded(unit(rng.standard_normal((count, width))))
+
+
+def clusters(rng: np.random.Generator, centres: int, each: int, width: int) -> Coded:
+    middle = rng.standard_normal((centres, 1, width))
+    rows = middle + 0.5 * rng.standard_normal((centres, each, width))
+    return coded(unit(rng.permutation(rows.reshape(-1, width))))
+
+
+def some(data: Coded, rows: slice | np.ndarray) -> Coded:
+    return Coded(*(part[rows] for part in data))
+
+
+def view_of(folder: Path, data: Coded, *, dead: tuple[int, ...] = (), generation: int = 1) -> View:
+    slots = np.setdiff1d(np.arange(len(data.vectors)), dead)
+    return View(Layout(folder), generation, slots, slots + 100, data)
+
+
+def index_files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def count_builds(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> list[int]:
+    """Sizes of the indexes that are built from now on."""
+    built: list[int] = []
+    original = kind.build.__func__
+
+    def build(cls: Kind, rows: Coded) -> Backend:
+        built.append(len(rows.short))
+        return original(cls, rows)
+
+    monkeypatch.setattr(kind, "build", classmethod(build))
+    return built
+
+
+# The contract
+
+
+class TestContract:
+    def test_candidates_are_slots(self, kind, rng):
+        data = points(rng, 300)
+        index = kind.build(data)
+        assert index.covered == 300
+        found = index.candidates(some(data, slice(4)), 20)
+        assert found.shape == (4, 20)
+        assert ((found >= 0) & (found < 300)).all()
+        assert all(len(set(row)) == 20 for row in found)
+
+    def test_a_vector_is_a_candidate_for_itself(self, kind, rng):
+        data = points(rng, 300)
+        found = kind.build(data).candidates(data, 5)
+        assert all(place in row for place, row in enumerate(found))
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 5, 40, 255, 256])
+    def test_with_enough_candidates_it_is_exact(self, kind, rng, tmp_path, count):
+        """Down to a collection of one image. All are candidates here, and full vectors rank them."""
+        view = view_of(tmp_path, points(rng, count))
+        queries = points(rng, 6)
+        found, expected = (view.search(queries, count, how) for how in (kind, None))
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1.1e-5)
+
+    def test_more_answers_than_images(self, kind, rng, tmp_path):
+        found = view_of(tmp_path, points(rng, 5)).search(points(rng, 2), 50, kind)
+        assert found.rows.shape == (2, 5)
+        assert sorted(found.rows[0]) == [0, 1, 2, 3, 4]
+
+    def test_without_live_slots_nothing_is_found(self, kind, rng, tmp_path):
+        for count in (0, 3):
+            view = view_of(tmp_path, points(rng, count), dead=(0, 1, 2))
+            assert view.search(points(rng, 2), 5, kind).rows.shape == (2, 0)
+        assert index_files(tmp_path) == []
+
+    def test_removed_slots_are_never_returned(self, kind, rng, tmp_path):
+        """Not even if they are the nearest of all; places are counted among the slots in use."""
+        data = points(rng, 100)
+        view_of(tmp_path, data).search(data, 1, kind)
+        dead = tuple(range(0, 100, 3))
+        view = view_of(tmp_path, data, dead=dead)
+        found = view.search(data, 66, kind)
+        assert (found.rows >= 0).all()
+        assert not set(view.slots[found.rows].ravel()) & set(dead)
+        np.testing.assert_array_equal(found.rows, view.search(data, 66, None).rows)
+
+    def test_later_slots_are_found_without_a_new_index(self, kind, rng, tmp_path, monkeypatch):
+        data = points(rng, 110)
+        built = count_builds(monkeypatch, kind)
+        view_of(tmp_path, some(data, slice(100))).search(some(data, slice(1)), 1, kind)
+        later = some(data, slice(100, 110))
+        found = view_of(tmp_path, data).search(later, 1, kind)
+        np.testing.assert_array_equal(found.rows[:, 0], np.arange(100, 110))
+        assert built == [100]
+
+    def test_later_slots_that_died_are_not_returned(self, kind, rng, tmp_path):
+        data = points(rng, 110)
+        view_of(tmp_path, some(data, slice(100))).search(some(data, slice(1)), 1, kind)
+        view = view_of(tmp_path, data, dead=(105, 109))
+        assert not {105, 109} & set(view.slots[view.search(data, 20, kind).rows].ravel())
+
+    def test_equal_vectors_are_in_order_of_slot(self, kind, tmp_path):
+        data = coded(unit(np.tile(np.eye(2, WIDTH), (20, 1))))
+        found = view_of(tmp_path, data).search(some(data, slice(1)), 5, kind)
+        np.testing.assert_array_equal(found.rows, [[0, 2, 4, 6, 8]])
+
+    @pytest.mark.parametrize(
+        ("width", "least"),
+        [(24, {"hnsw": 0.98, "ivf-pq": 0.95, "binary": 0.85}), (67, {"hnsw": 0.98, "ivf-pq": 0.9, "binary": 0.85})],
+        ids=["24 dimensions", "67 dimensions, a prime"],
+    )
+    def test_recall(self, kind, rng, tmp_path, width, least):
+        """Of the ten best among 2,000 in clusters of 20."""
+        data = clusters(rng, 100, 20, width)
+        queries = some(data, slice(0, 2000, 40))
+        view = view_of(tmp_path, data)
+        found, expected = (view.search(queries, 10, how).rows for how in (kind, None))
+        recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, expected, strict=True)])
+        assert recall >= least[kind.name]
+
+    @pytest.mark.parametrize("width", [1, 7, 65, 130])
+    def test_any_width(self, kind, rng, tmp_path, width):
+        data = points(rng, 30, width)
+        view = view_of(tmp_path, data)
+        found, expected = (view.search(data, 30, how) for how in (kind, None))
+        np.testing.assert_array_equal(np.sort(found.rows, axis=1), np.sort(expected.rows, axis=1))
+
+    def test_without_the_extra_it_is_explained(self, kind, rng, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "faiss", None)
+        with pytest.raises(MissingExtraError, match=r'needs the extra \'faiss\': pip install "faemb\[faiss\]"'):
+            view_of(tmp_path, points(rng, 5)).search(points(rng, 1), 1, kind)
+
+
+def test_without_the_extra_the_exact_search_works(rng, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    data = points(rng, 5)
+    np.testing.assert_array_equal(view_of(tmp_path, data).search(data, 1, None).rows[:, 0], np.arange(5))
+
+
+def test_an_image_and_its_copy_have_similarity_one(rng, tmp_path):
+    """Not a little more or less, as products of float32 give it: a threshold of 1 finds copies."""
+    data = points(rng, 200, 999)
+    for how in (None, HNSW):
+        found = view_of(tmp_path, data).search(data, 1, how)
+        np.testing.assert_array_equal(found.scores, 1)
+
+
+# Files
+
+
+class TestFiles:
+    def test_saved_and_loaded_it_answers_the_same(self, kind, rng, tmp_path):
+        data = points(rng, 300)
+        index = kind.build(data)
+        index.save(tmp_path / "index")
+        loaded = kind.load(tmp_path / "index")
+        assert loaded.covered == 300
+        np.testing.assert_array_equal(loaded.candidates(data, 9), index.candidates(data, 9))
+
+    def test_it_is_written_once_and_used_again(self, kind, rng, tmp_path, monkeypatch):
+        data, built = points(rng, 50), count_builds(monkeypatch, kind)
+        for _ in range(3):
+            view_of(tmp_path, data).search(data, 3, kind)
+        assert built == [50]
+        assert index_files(tmp_path) == [f"{kind.name}-1-50.faiss"]
+
+    def test_a_view_opens_it_once(self, kind, rng, tmp_path, monkeypatch):
+        data = points(rng, 50)
+        view_of(tmp_path, data).search(data, 3, kind)
+        opened: list[Path] = []
+        load = kind.load.__func__
+        monkeypatch.setattr(kind, "load", classmethod(lambda cls, path: opened.append(path) or load(cls, path)))
+        view = view_of(tmp_path, data)
+        for _ in range(3):
+            view.search(data, 3, kind)
+        assert len(opened) == 1
+
+    @pytest.mark.parametrize(("later", "rebuilt"), [(12, False), (13, True)], ids=["a fifth unknown", "more unknown"])
+    def test_it_is_made_again_when_it_knows_too_little(self, kind, rng, tmp_path, monkeypatch, later, rebuilt):
+        data, built = points(rng, 48 + later), count_builds(monkeypatch, kind)
+        view_of(tmp_path, some(data, slice(48))).search(data, 1, kind)
+        found = view_of(tmp_path, data).search(data, 1, kind)
+        np.testing.assert_array_equal(found.rows[:, 0], np.arange(48 + later))
+        assert built == ([48, 48 + later] if rebuilt else [48])
+        assert index_files(tmp_path) == [f"{kind.name}-1-{built[-1]}.faiss"]
+
+    def test_it_is_used_on_when_the_last_slots_have_died(self, kind, rng, tmp_path, monkeypatch):
+        """A slot is never used for another image before compaction, so that what the index knows stays true."""
+        data, built = points(rng, 80), count_builds(monkeypatch, kind)
+        view_of(tmp_path, data).search(data, 1, kind)
+        shorter = view_of(tmp_path, some(data, slice(70)), dead=(3,))
+        np.testing.assert_array_equal(shorter.search(data, 69, kind).rows, shorter.search(data, 69, None).rows)
+        assert built == [80]
+
+    @pytest.mark.parametrize("damage", ["empty", "cut", "cut to its first bytes", "garbage", "longer", "no index"])
+    def test_a_damaged_one_is_replaced(self, kind, rng, tmp_path, monkeypatch, damage):
+        data = points(rng, 50)
+        view_of(tmp_path, data).search(data, 1, kind)
+        (path,) = tmp_path.iterdir()
+        whole = path.read_bytes()
+        spoilt = {
+            "empty": b"",
+            "cut": whole[: len(whole) // 2],
+            "cut to its first bytes": whole[:18],
+            "garbage": bytes(reversed(whole)),
+            "longer": whole + whole,
+            "no index": b"this is a text\n",
+        }
+        path.write_bytes(spoilt[damage])
+        built = count_builds(monkeypatch, kind)
+        found = view_of(tmp_path, data).search(data, 1, kind)
+        np.testing.assert_array_equal(found.rows[:, 0], np.arange(50))
+        assert built == [50]
+        assert path.read_bytes() == whole
+
+    def test_a_file_cut_anywhere_is_refused(self, kind, rng, tmp_path):
+        """faiss itself crashes on some of them."""
+        path = tmp_path / "index"
+        kind.build(points(rng, 20)).save(path)
+        whole = path.read_bytes()
+        for length in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
+            path.write_bytes(whole[:length])
+            with pytest.raises(FormatError, match="cut short"):
+                kind.load(path)
+
+    def test_one_that_names_slots_that_are_not_there_does_no_harm(self, kind, rng, tmp_path, monkeypatch):
+        data = points(rng, 50)
+        wild = np.array([[-1, 3, 50, 1 << 60]])
+        monkeypatch.setattr(kind, "candidates", lambda self, queries, count: wild.repeat(len(queries.vectors), axis=0))
+        np.testing.assert_array_equal(view_of(tmp_path, data).search(data, 1, kind).rows, 3)
+
+    def test_those_of_other_kinds_and_generations_are_left_alone(self, kind, rng, tmp_path):
+        data = points(rng, 20)
+        names = ["hnsw-2-20.faiss", "other-1-20.faiss", f"{kind.name}-1-many.faiss"]
+        for name in names:
+            (tmp_path / name).write_text("precious")
+        view_of(tmp_path, data).search(data, 1, kind)
+        assert all((tmp_path / name).read_text() == "precious" for name in names)
+        assert (tmp_path / f"{kind.name}-1-20.faiss").is_file()
+
+    def test_a_folder_that_may_not_be_written_to_is_searched_all_the_same(self, kind, rng, tmp_path):
+        data = points(rng, 20)
+        found = view_of(tmp_path / "gone", data).search(data, 1, kind)
+        np.testing.assert_array_equal(found.rows[:, 0], np.arange(20))
+
+
+# The choice
+
+
+def test_codes_of_no_bits_have_no_binary_index(rng, tmp_path):
+    data = points(rng, 5)._replace(codes=np.zeros((5, 0), np.uint8))
+    with pytest.raises(InputError, match=r"no binary codes.* use another index: exact, hnsw or ivf-pq"):
+        view_of(tmp_path, data).search(data, 1, Binary)
+    assert view_of(tmp_path, data).search(data, 1, HNSW).rows.shape == (5, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "expected"),
+    [
+        ("auto", 0, None),
+        ("auto", EXACT_UP_TO, None),
+        ("auto", EXACT_UP_TO + 1, HNSW),
+        ("exact", 1 << 40, None),
+        ("hnsw", 1, HNSW),
+        ("ivf-pq", 1, IVFPQ),
+        ("binary", 1, Binary),
+    ],
+)
+def test_the_kind_for_a_number_of_images(name, images, expected):
+    assert backend_for(name, images) is expected
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(InputError, match="index is 'tree'; expected one of auto, exact, hnsw, ivf-pq, binary"):
+        backend_for("tree", 5)
+
+
+def test_few_answers_are_chosen_from_many_candidates(rng, tmp_path, monkeypatch):
+    """Dead slots that an index still knows cost no candidates."""
+    asked: list[int] = []
+    search = HNSW.candidates
+    monkeypatch.setattr(HNSW, "candidates", lambda self, q, count: asked.append(count) or search(self, q, count))
+    data = points(rng, 500)
+    for dead, count in (((), 1), ((), 40), (tuple(range(30)), 1)):
+        view_of(tmp_path, data, dead=dead).search(some(data, slice(1)), count, HNSW)
+    assert asked == [reading._AT_LEAST, 40 * reading._MORE, reading._AT_LEAST + 30]
+
+
+def test_vectors_are_padded_with_nothing(rng):
+    rows = rng.standard_normal((3, 5)).astype(np.float32)
+    wide = backends._padded(rows, 8)
+    np.testing.assert_array_equal(wide[:, :5], rows)
+    np.testing.assert_array_equal(wide[:, 5:], 0)

@@ -1,0 +1,557 @@
+"""Collections that are damaged, moved, or out of room: it is told, never guessed, and what can be derived is mended."""
+
+import os
+import random
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+from small_collections import (
+    Beside,
+    assert_same,
+    assert_searchable,
+    names_in,
+    new_tiny_model,
+    one_after_the_other,
+    picture,
+    pictures,
+    process_beside,
+    tiny_model,
+    vectors_of,
+)
+
+from faemb.collection import Collection, writing
+from faemb.collection.layout import Layout
+from faemb.errors import FaembError, FormatError, InputError
+
+COUNT = 5
+FILES = ["vectors-1.f32", "short-1.f32", "codes-1.u8", "features-1.bin"]
+
+
+@pytest.fixture(autouse=True)
+def serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "spread", one_after_the_other)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos, a collection of them, and one that keeps no features."""
+    root = tmp_path_factory.mktemp("original")
+    pictures(root / "photos", range(COUNT))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writing, "spread", one_after_the_other)
+        for name, kept in (("c.faemb", True), ("bare.faemb", False)):
+            with Collection.create(root / name, tiny_model(), keep_features=kept) as collection:
+                collection.add(root / "photos")
+    return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, original: Path) -> Path:
+    return shutil.copytree(original, tmp_path / "root")
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    return root / "c.faemb"
+
+
+@pytest.fixture
+def bare(root: Path) -> Path:
+    return root / "bare.faemb"
+
+
+@pytest.fixture(scope="module")
+def vectors(original: Path) -> dict[str, np.ndarray]:
+    """As they should be."""
+    with Collection.open(original / "c.faemb") as collection:
+        return vectors_of(collection)
+
+
+@pytest.fixture(scope="module")
+def beside() -> Beside:
+    if not hasattr(os, "fork"):
+        pytest.skip("the process beside the tests forks")
+    return process_beside()
+
+
+def flip(file: Path, place: float = 0.5) -> None:
+    """One bit, at a place from 0 to 1."""
+    content = bytearray(file.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 0x10
+    file.write_bytes(content)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def delete(file: Path) -> None:
+    file.unlink()
+
+
+def faults_in(folder: Path, *, repair: bool = False) -> list[str]:
+    with Collection.open(folder) as collection:
+        return collection.check(repair=repair)
+
+
+def assert_whole(folder: Path, vectors: dict[str, np.ndarray], *, features: bool = True) -> None:
+    with Collection.open(folder) as collection:
+        assert collection.check() == []
+        assert_same(vectors_of(collection), vectors)
+        if features:
+            assert all(len(collection.features(folder / entry.path)) for entry in collection.entries())
+
+
+# What is found
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_a_check_names_the_images(folder, name, damage):
+    damage(folder / name)
+    told = faults_in(folder)
+    count = {flip: 1, cut: (COUNT + 1) // 2, delete: COUNT}[damage]
+    assert len(told) == count
+    what = {"vectors": "vector", "short": "vector or code", "codes": "vector or code", "features": "local features"}
+    for sentence in told:
+        assert sentence.startswith("../photos/00")
+        assert what[name.split("-")[0]] in sentence
+        assert sentence.endswith("damaged")
+
+
+@pytest.mark.parametrize("name", FILES[:3])
+@pytest.mark.parametrize("damage", [cut, delete])
+def test_a_search_in_a_file_that_is_too_short_is_refused(folder, root, name, damage):
+    damage(folder / name)
+    with Collection.open(folder) as collection:
+        with pytest.raises(FormatError, match=rf"{name} is cut short: .*run: faemb check --repair"):
+            collection.search(root / "photos" / "000.png")
+        with pytest.raises(FormatError, match=rf"{name} is cut short"):
+            collection.export(root / "out.npz", "npz")
+
+
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_a_search_needs_no_features(folder, root, damage):
+    damage(folder / "features-1.bin")
+    assert_searchable(folder, root / "photos" / "003.png")
+
+
+def test_damaged_features_are_not_given_out(folder, root):
+    flip(folder / "features-1.bin", 0.01)
+    with Collection.open(folder) as collection:
+        with pytest.raises(FormatError, match=r"is damaged at the features of .*000.png; run: faemb check --repair"):
+            collection.features(root / "photos" / "000.png")
+        assert len(collection.features(root / "photos" / "004.png")) > 0
+
+
+def test_features_that_are_gone_are_explained(folder, root):
+    delete(folder / "features-1.bin")
+    with Collection.open(folder) as collection, pytest.raises(FormatError, match=r"features-1\.bin cannot be read"):
+        collection.features(root / "photos" / "000.png")
+
+
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_a_damaged_model_is_refused_by_name(folder, root, damage):
+    damage(folder / "model.faemb")
+    for use in (
+        lambda collection: collection.search(root / "photos" / "000.png"),
+        lambda collection: collection.check(),
+        lambda collection: collection.check(repair=True),
+        lambda collection: collection.add(root / "photos"),
+    ):
+        with Collection.open(folder) as collection, pytest.raises(FormatError, match=r"model\.faemb"):
+            use(collection)
+
+
+def test_another_model_is_refused(folder, root):
+    other = new_tiny_model().fit([np.random.default_rng(k).random((40, 128), np.float32) for k in range(6)])
+    other.save(folder / "model.faemb")
+    with Collection.open(folder) as collection, pytest.raises(FormatError, match="is not the model that encoded"):
+        collection.search(root / "photos" / "000.png")
+
+
+def test_bits_that_flip_in_the_catalogue_are_told_or_change_nothing(folder, root, tmp_path, vectors):
+    """Whatever happens, it is no traceback; what answers at all answers with a true score."""
+    whole, chances = (folder / "catalogue.sqlite").read_bytes(), random.Random(3)  # noqa: S311
+    with Collection.open(folder) as collection:
+        query = collection.features(root / "photos" / "001.png")
+        right = {hit.path: hit.score for hit in collection.search_features([query])[0].hits}
+    outcomes = []
+    for _ in range(40):
+        content = bytearray(whole)
+        content[chances.randrange(len(content))] ^= 1 << chances.randrange(8)
+        for file in folder.glob("catalogue.sqlite*"):
+            file.unlink()
+        (folder / "catalogue.sqlite").write_bytes(content)
+        outcomes.append(outcome_of(folder, query, right))
+    assert {"whole"} < set(outcomes)
+
+
+def outcome_of(folder: Path, query: Any, right: dict[Path, float]) -> str:
+    try:
+        with Collection.open(folder) as collection:
+            told = collection.check()
+            collection.info()
+            hits = collection.search_features([query])[0].hits
+            list(collection.entries())
+    except FaembError:
+        return "refused"
+    if told:
+        return "told"
+    assert {hit.path: hit.score for hit in hits} == right
+    return "whole"
+
+
+# What is mended
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_what_can_be_derived_is(folder, vectors, name, damage):
+    damage(folder / name)
+    assert faults_in(folder, repair=True) != []
+    assert_whole(folder, vectors)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_all_at_once_while_the_images_are_there(folder, vectors, damage):
+    for name in FILES:
+        damage(folder / name)
+    assert faults_in(folder, repair=True) != []
+    assert_whole(folder, vectors)
+
+
+@pytest.mark.parametrize("name", FILES[:3])
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_features_give_vectors_without_the_images(folder, root, vectors, name, damage):
+    shutil.rmtree(root / "photos")
+    damage(folder / name)
+    assert faults_in(folder, repair=True) != []
+    assert_whole(folder, vectors)
+
+
+@pytest.mark.parametrize("name", FILES[1:3])
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_vectors_alone_give_what_is_derived_from_them(bare, root, vectors, name, damage):
+    """Neither features nor images are needed for short vectors and codes."""
+    shutil.rmtree(root / "photos")
+    damage(bare / name)
+    assert faults_in(bare, repair=True) != []
+    assert_whole(bare, vectors, features=False)
+
+
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_images_give_vectors_where_no_features_are_kept(bare, vectors, damage):
+    damage(bare / "vectors-1.f32")
+    assert faults_in(bare, repair=True) != []
+    assert_whole(bare, vectors, features=False)
+    with Collection.open(bare) as collection:
+        assert all(entry.offset is None for entry in collection.entries())
+
+
+@pytest.mark.parametrize("damage", [flip, cut, delete])
+def test_features_that_are_lost_with_their_images_do_not_cost_the_vectors(folder, root, vectors, damage):
+    shutil.rmtree(root / "photos")
+    damage(folder / "features-1.bin")
+    told = faults_in(folder, repair=True)
+    assert told != []
+    assert "taken out" not in " ".join(told)
+    assert_whole(folder, vectors, features=False)
+    with Collection.open(folder) as collection:
+        lost = [entry for entry in collection.entries() if entry.offset is None]
+        assert len(lost) == len(told)
+        with pytest.raises(InputError, match="are not kept in this collection"):
+            collection.features(folder / lost[0].path)
+
+
+def test_an_image_that_cannot_be_read_any_more_does_not_cost_its_vector_either(folder, root, vectors):
+    flip(folder / "features-1.bin")
+    (root / "photos" / "002.png").write_bytes(b"\x89PNG no more")
+    assert len(faults_in(folder, repair=True)) == 1
+    assert_whole(folder, vectors, features=False)
+
+
+def test_an_image_of_which_nothing_is_left_is_taken_out_and_told(bare, root, vectors):
+    shutil.rmtree(root / "photos")
+    flip(bare / "vectors-1.f32")
+    (sentence,) = faults_in(bare, repair=True)
+    assert sentence.endswith("its vector is damaged; nothing is left to derive it from, so it was taken out")
+    name = sentence.split(":")[0]
+    assert_whole(bare, {path: vector for path, vector in vectors.items() if path != name}, features=False)
+
+
+def test_an_image_that_has_changed_meanwhile_is_taken_as_it_is_now(folder, root, vectors):
+    flip(folder / "features-1.bin")
+    picture(root / "photos" / "002.png", 99)
+    (sentence,) = faults_in(folder, repair=True)
+    assert "002.png" in sentence
+    assert_searchable(folder, root / "photos" / "002.png")
+    assert_whole(folder, vectors | {"../photos/002.png": vectors_of_one(folder, "../photos/002.png")})
+
+
+def vectors_of_one(folder: Path, name: str) -> np.ndarray:
+    with Collection.open(folder) as collection:
+        return vectors_of(collection)[name]
+
+
+def test_a_repair_of_what_is_whole_changes_nothing(folder, vectors):
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    assert faults_in(folder, repair=True) == []
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_a_repair_that_is_stopped_is_ended_by_the_next(folder, vectors, monkeypatch):
+    """At its worst moment: the vector is known to be bad, and not yet made again."""
+    flip(folder / "vectors-1.f32")
+    monkeypatch.setattr(writing.Writer, "encode", lambda *how: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        faults_in(folder, repair=True)
+    monkeypatch.undo()
+    faults_in(folder, repair=True)
+    assert_whole(folder, vectors)
+
+
+def test_a_repair_finds_out_itself_what_is_damaged(folder, monkeypatch):
+    """It holds the lock while it looks: else another process could have moved all meanwhile."""
+    with (
+        Collection.open(folder) as one,
+        Collection.open(folder) as other,
+        one._changing(None),
+        pytest.raises(FaembError, match="is being changed by another process"),
+    ):
+        other.check(repair=True)
+
+
+def test_damage_in_the_way_of_compaction_is_explained(folder, root):
+    with Collection.open(folder) as collection:
+        delete(folder / "features-1.bin")
+        with collection._changing(None) as writer, pytest.raises(FormatError, match=r"features-1\.bin cannot be read"):
+            writer.compact(collection.model)
+    assert len(faults_in(folder, repair=True)) == COUNT
+    assert faults_in(folder) == []
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "binary"])
+@pytest.mark.parametrize(
+    "damage", [cut, delete, lambda file: file.write_bytes(b"\xff" * 500)], ids=["cut", "delete", "garbage"]
+)
+def test_a_damaged_index_is_made_again(folder, root, kind, damage):
+    pytest.importorskip("faiss")
+    with Collection.open(folder) as collection:
+        (before,) = collection.search(root / "photos" / "001.png", index=kind)
+    (file,) = folder.glob("*.faiss")
+    size = file.stat().st_size
+    damage(file)
+    with Collection.open(folder) as collection:
+        assert collection.search(root / "photos" / "001.png", index=kind) == [before]
+        assert collection.check() == []
+    assert file.stat().st_size == size
+
+
+@pytest.mark.parametrize("place", [0.02, 0.5, 0.9, 1.0])
+def test_a_check_reads_the_index_too(folder, root, place):
+    """A search could only notice that it finds less."""
+    pytest.importorskip("faiss")
+    with Collection.open(folder) as collection:
+        (before,) = collection.search(root / "photos" / "001.png", index="hnsw")
+        assert collection.check() == []
+        (file,) = folder.glob("*.faiss")
+        flip(file, place)
+        assert collection.check() == [f"the index {file} is damaged"]
+        assert collection.check(repair=True) == [f"the index {file} is damaged"]
+        assert collection.check() == []
+    with Collection.open(folder) as collection:
+        assert collection.search(root / "photos" / "001.png", index="hnsw") == [before]
+        assert collection.check() == []
+
+
+# Where there is no room
+
+
+@pytest.mark.parametrize("limit", [8_000, 33_000, 45_000, 70_000])
+def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder, root, vectors, limit):
+    """The system refuses to let a file grow beyond the limit, as it refuses when there is no room."""
+    more = pictures(root / "more", range(20, 30))
+    ended = beside.run("add", folder, more, limit=limit)
+    assert ended.fault.startswith("FaembError: ")
+    assert "\n" not in ended.fault
+    assert str(folder) in ended.fault
+    assert "make room on the disk and run the same again" in ended.fault
+    with Collection.open(folder) as collection:
+        assert collection.check() == []
+        held = vectors_of(collection)
+        assert_same({name: held[name] for name in vectors}, vectors)
+    assert_searchable(folder, root / "photos" / "001.png")
+    assert beside.run("add", folder, more).fault == ""
+    assert len(names(folder)) == COUNT + 10
+    assert_searchable(folder, more / "025.png")
+
+
+@pytest.mark.parametrize("limit", [0, 5_000, 33_000, 45_000])
+def test_a_collection_for_which_there_is_no_room_is_made_later(beside, tmp_path, limit):
+    photos = pictures(tmp_path / "photos", range(12))
+    ended = beside.run("index", tmp_path / "c", photos, limit=limit)
+    assert ended.fault.startswith("FaembError: ")
+    assert "\n" not in ended.fault
+    assert beside.run("index", tmp_path / "c", photos).fault == ""
+    assert faults_in(tmp_path / "c") == []
+    assert_searchable(tmp_path / "c", photos / "003.png")
+
+
+def test_compaction_waits_for_room_and_leaves_nothing_behind(beside, folder, root):
+    """It comes after a change that is done already, and must not make that fail."""
+    more = pictures(root / "more", range(20, 36))
+    assert beside.run("add", folder, more).fault == ""
+    before = sorted(file.name for file in folder.iterdir())
+    assert size_of(folder / "features-1.bin") > 50_000
+    assert beside.run("compact", folder, limit=50_000).fault == ""
+    assert sorted(file.name for file in folder.iterdir()) == before
+    assert faults_in(folder) == []
+    assert beside.run("compact", folder).fault == ""
+    assert (folder / "vectors-2.f32").exists()
+    assert faults_in(folder) == []
+    assert_searchable(folder, more / "025.png")
+
+
+def test_a_search_that_cannot_write_its_index_answers_all_the_same(beside, folder, root):
+    pytest.importorskip("faiss")
+    ended = beside.run("build_index", folder, root / "photos" / "000.png")
+    assert (ended.fault, ended.told) == ("", [str(root / "photos" / "000.png")])
+    assert list(folder.glob("*.faiss")) == []
+    assert list(folder.glob(".*.tmp")) == []
+
+
+def test_a_collection_that_may_only_be_read(beside, original):
+    """Such as on a backup disk: it can be searched, and a change is refused in one sentence."""
+    pytest.importorskip("faiss")
+    with tempfile.TemporaryDirectory() as place:
+        root = shutil.copytree(original, Path(place) / "root")
+        for above in (place, root):
+            os.chmod(above, 0o755)  # noqa: S103  (so that others come in at all)
+        folder, image = root / "c.faemb", root / "photos" / "002.png"
+        os.chmod(folder, 0o555)  # noqa: S103
+        ended = beside.run("look_only", folder, image)
+        os.chmod(folder, 0o755)  # noqa: S103
+        assert ended.told == [str(image), "[]"], ended.fault
+        assert re.fullmatch(f"FaembError: {folder}.* cannot be (changed|written): .*", ended.fault)
+        assert faults_in(folder) == []
+
+
+def size_of(file: Path) -> int:
+    return file.stat().st_size
+
+
+def names(folder: Path) -> set[str]:
+    with Collection.open(folder) as collection:
+        return names_in(collection)
+
+
+# Moved, and in company
+
+
+def test_a_folder_with_images_and_collection_can_be_moved(root, folder, tmp_path):
+    """Also right after a killed process: its log comes along."""
+    outside = picture(tmp_path / "elsewhere" / "far.png", 70)
+    with Collection.open(folder) as collection:
+        collection.add(outside)
+        assert str(outside) in names_in(collection)
+        os.rename(root, tmp_path / "moved")  # with the database open
+    moved = tmp_path / "moved"
+    with Collection.open(moved / "c.faemb") as collection:
+        assert collection.check() == []
+        (answer,) = collection.search(moved / "photos" / "002.png", top=9)
+        assert {hit.path for hit in answer.hits} == {outside, *(moved / "photos").iterdir()}
+        assert collection.update().unchanged == COUNT
+        picture(moved / "photos" / "new.png", 71)
+        assert collection.update().added == 1
+        assert collection.remove(moved / "photos" / "000.png") == 1
+        assert len(collection.features(outside)) > 0
+    assert_searchable(moved / "c.faemb", moved / "photos" / "new.png")
+    assert_searchable(moved / "c.faemb", outside)
+
+
+def test_a_collection_that_moves_alone_loses_sight_of_its_images_but_not_of_their_vectors(folder, tmp_path, vectors):
+    (tmp_path / "alone").mkdir()
+    os.rename(folder, tmp_path / "alone" / "c.faemb")
+    with Collection.open(tmp_path / "alone" / "c.faemb") as collection:
+        assert collection.check() == []
+        assert_same(vectors_of(collection), vectors)
+        with pytest.raises(InputError, match=r"the folder .*photos is not there, and its images were not touched"):
+            collection.update()
+        assert_same(vectors_of(collection), vectors)
+
+
+def test_what_others_keep_in_the_folder_is_not_touched(folder, root):
+    theirs = ["my-notes.bin", "a-b.f32", ".swap.tmp", "notes-1.u8", "x.faiss", "vectors-final.f32", "index-a-b.faiss"]
+    ours = ["vectors-7.f32", "short-0.f32", "codes-2.u8", "features-9.bin", "hnsw-3-5.faiss", ".0123456789abcdef.tmp"]
+    for name in theirs + ours:
+        (folder / name).write_text("precious")
+    with Collection.open(folder) as collection:
+        collection.remove(root / "photos" / "000.png")
+    assert [name for name in theirs if not (folder / name).exists()] == []
+    assert [name for name in ours if (folder / name).exists()] == []
+
+
+def test_an_image_whose_name_is_no_text(folder, root):
+    """Linux allows any bytes."""
+    name = os.fsdecode(b"caf\xe9.png")
+    try:
+        picture(root / "photos" / "cafe.png", 60).rename(root / "photos" / name)
+    except OSError:
+        pytest.skip("this file system wants names in UTF-8")
+    (root / "photos" / os.fsdecode(b"\xff.png")).write_bytes(b"no image")
+    with Collection.open(folder) as collection:
+        report = collection.update()
+        assert (report.added, len(report.failed)) == (1, 1)
+        assert collection.update().unchanged == COUNT + 1
+        assert len(collection.info().unreadable) == 1
+        (answer,) = collection.search(root / "photos" / name, top=1)
+        assert answer.hits[0].path == root / "photos" / name
+        assert collection.remove(root / "photos" / name) == 1
+
+
+def test_names_are_stored_without_loss(tmp_path):
+    layout = Layout(tmp_path / "c.faemb")
+    for name in ("plain.png", "żółć/東京.png", os.fsdecode(b"\xff\xfe/caf\xe9.png"), "0\\udce9.png", "dce9"):
+        for image in (tmp_path / name, tmp_path / "c.faemb" / name, tmp_path.parent / "elsewhere" / name):
+            stored = layout.name_of(image)
+            stored.encode()
+            assert layout.path_of(stored) == image
+
+
+def test_compaction_before_anything_is_learned(tmp_path):
+    """A run that was stopped after gathering leaves features and no model."""
+    with Collection.create(tmp_path / "c", new_tiny_model()) as collection:
+        pictures(tmp_path / "photos", range(3))
+        PIL.Image.new("L", (50, 40), 9).save(tmp_path / "photos" / "blank.png")
+        with collection._changing(None) as writer:
+            files = sorted((tmp_path / "photos").iterdir())
+            writer.gather(files, collection.model.extractor, 1, writing.Report())
+        collection.remove(tmp_path / "photos" / "001.png")
+        with collection._changing(None) as writer:
+            writer.compact(collection.model)
+        assert collection.check() == []
+        assert collection.add(tmp_path / "photos").unchanged == 3
+        assert collection.info().searchable == 3
+
+
+def test_compaction_is_on_the_disk_before_it_counts(folder, monkeypatch):
+    """Files first, then the folder that names them, then the catalogue."""
+    order: list[str] = []
+
+    def watched(what: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *how, **more: (order.append(what), inner(*how, **more))[1]
+
+    with Collection.open(folder) as collection, collection._changing(None) as writer:
+        monkeypatch.setattr(writing.SlotFile, "write", watched("rows", writing.SlotFile.write))
+        monkeypatch.setattr(writing, "sync_folder", watched("folder", writing.sync_folder))
+        monkeypatch.setattr(collection._catalogue, "say", watched("generation", collection._catalogue.say))
+        writer.compact(collection.model)
+    assert order[:5] == ["rows", "rows", "rows", "folder", "generation"]
