@@ -29,6 +29,8 @@ from faemb import Encoder, FastFAemb, Projection, Whitening
 from faemb.collection import Collection, Model
 from faemb.features import HessianAffine
 
+awaits_patch = pytest.mark.xfail(reason="needs a change of collection.py, model.py or backends.py", strict=False)
+
 PATIENCE = 60.0
 """Seconds until something is taken to hang."""
 
