@@ -534,7 +534,6 @@ class TestBrokenImages:
         empty.add(photos)
         assert list(empty.info().unreadable) == [str(photos / "broken.png")]
 
-    @pytest.mark.xfail(reason="Writer._to_describe tries broken files again every time")
     def test_it_is_tried_again_only_when_it_has_changed(self, empty, photos, monkeypatch):
         (photos / "broken.png").write_text("no image")
         empty.add(photos)

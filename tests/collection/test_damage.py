@@ -16,7 +16,6 @@ from small_collections import (
     Beside,
     assert_same,
     assert_searchable,
-    awaits_patch,
     names_in,
     new_tiny_model,
     one_after_the_other,
@@ -237,7 +236,6 @@ def test_features_give_vectors_without_the_images(folder, root, vectors, name, d
     assert_whole(folder, vectors)
 
 
-@awaits_patch
 @pytest.mark.parametrize("name", FILES[1:3])
 @pytest.mark.parametrize("damage", [flip, cut, delete])
 def test_vectors_alone_give_what_is_derived_from_them(bare, root, vectors, name, damage):
@@ -257,7 +255,6 @@ def test_images_give_vectors_where_no_features_are_kept(bare, vectors, damage):
         assert all(entry.offset is None for entry in collection.entries())
 
 
-@awaits_patch
 @pytest.mark.parametrize("damage", [flip, cut, delete])
 def test_features_that_are_lost_with_their_images_do_not_cost_the_vectors(folder, root, vectors, damage):
     shutil.rmtree(root / "photos")
@@ -273,7 +270,6 @@ def test_features_that_are_lost_with_their_images_do_not_cost_the_vectors(folder
             collection.features(folder / lost[0].path)
 
 
-@awaits_patch
 def test_an_image_that_cannot_be_read_any_more_does_not_cost_its_vector_either(folder, root, vectors):
     flip(folder / "features-1.bin")
     (root / "photos" / "002.png").write_bytes(b"\x89PNG no more")
@@ -281,7 +277,6 @@ def test_an_image_that_cannot_be_read_any_more_does_not_cost_its_vector_either(f
     assert_whole(folder, vectors, features=False)
 
 
-@awaits_patch
 def test_an_image_of_which_nothing_is_left_is_taken_out_and_told(bare, root, vectors):
     shutil.rmtree(root / "photos")
     flip(bare / "vectors-1.f32")
@@ -311,7 +306,6 @@ def test_a_repair_of_what_is_whole_changes_nothing(folder, vectors):
     assert {file: file.read_bytes() for file in before} == before
 
 
-@awaits_patch
 def test_a_repair_that_is_stopped_is_ended_by_the_next(folder, vectors, monkeypatch):
     """At its worst moment: the vector is known to be bad, and not yet made again."""
     flip(folder / "vectors-1.f32")
@@ -323,7 +317,6 @@ def test_a_repair_that_is_stopped_is_ended_by_the_next(folder, vectors, monkeypa
     assert_whole(folder, vectors)
 
 
-@awaits_patch
 def test_a_repair_finds_out_itself_what_is_damaged(folder, monkeypatch):
     """It holds the lock while it looks: else another process could have moved all meanwhile."""
     with (
@@ -361,7 +354,6 @@ def test_a_damaged_index_is_made_again(folder, root, kind, damage):
     assert file.stat().st_size == size
 
 
-@awaits_patch
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.9, 1.0])
 def test_a_check_reads_the_index_too(folder, root, place):
     """A search could only notice that it finds less."""
@@ -435,7 +427,6 @@ def test_a_search_that_cannot_write_its_index_answers_all_the_same(beside, folde
     assert list(folder.glob(".*.tmp")) == []
 
 
-@awaits_patch
 def test_a_collection_that_may_only_be_read(beside, original):
     """Such as on a backup disk: it can be searched, and a change is refused in one sentence."""
     pytest.importorskip("faiss")

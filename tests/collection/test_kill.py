@@ -25,7 +25,6 @@ from small_collections import (
     Beside,
     Ended,
     assert_same,
-    awaits_patch,
     names_in,
     one_after_the_other,
     picture,
@@ -160,7 +159,6 @@ def test_a_job_that_is_killed_at_random_moments_and_goes_on_each_time(stage):
     finish(stage, scenario, folder, expected)
 
 
-@awaits_patch
 def test_a_repair_that_is_killed_at_any_step(stage):
     """Whatever is left of the damage is found again."""
     base, expected = damaged(stage), held_before(stage.root / "few")

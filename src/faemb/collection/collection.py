@@ -1,6 +1,6 @@
 """A live set of searchable pictures in a folder: open it, add, remove, search; it stays right whatever happens.
 
-with Collection.create("photos.faemb") as photos:
+with Collection.create("photos.faemb", new_model(HessianAffine())) as photos:
     photos.add("photos")
     photos.search("query.jpg", top=5)
 """

@@ -124,7 +124,7 @@ class Writer:
         buffer.flush()
 
     def _to_describe(self, files: Sequence[Path], outcome: Report) -> Iterator[Known]:
-        known = self.catalogue.seen()
+        known, unreadable = self.catalogue.seen(), self.catalogue.unreadable()
         for file in files:
             name = self.layout.name_of(file)
             if name not in known:
@@ -137,6 +137,8 @@ class Writer:
             entry = self.catalogue.entry(name)
             if same and entry is not None:
                 outcome.unchanged += 1
+            elif same:
+                outcome.failed.append(_told_of(file, unreadable[name]))
             else:
                 yield Known(file, entry.hash if entry is not None else None)
 
@@ -313,13 +315,17 @@ class _Buffer:
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
         reason = str(error) if isinstance(error, FaembError) else f"{path}: unexpected fault {error!r}"[:300]
-        try:
-            seen = seen_now(path)
-        except InputError:
-            seen = Seen(-1, -1)
+        seen = Seen(-1, -1)
+        with suppress(InputError):
+            if isinstance(error, InputError):  # another error has another cause than the file: it is tried again
+                seen = seen_now(path)
         self._outcome.removed += self._writer.catalogue.remove(name)
         self._writer.catalogue.say_unreadable(name, seen, reason)
-        self._outcome.failed.append(reason if str(path) in reason else f"{path}: {reason}")
+        self._outcome.failed.append(_told_of(path, reason))
+
+
+def _told_of(path: Path, reason: str) -> str:
+    return reason if str(path) in reason else f"{path}: {reason}"
 
 
 def slot_files(layout: Layout, generation: int, model: Model) -> tuple[SlotFile, SlotFile, SlotFile]:

@@ -1,0 +1,668 @@
+"""The commands for collections and models: what they print, where, and how they end.
+
+The first part runs a real process; the rest runs the commands here, without worker processes.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import PIL.Image
+import pytest
+from threadpoolctl import threadpool_limits
+
+from faemb.cli import main
+from faemb.collection import Collection, Model, queries, writing
+from faemb.embedding import FastFAemb
+from faemb.encoder import Encoder
+from faemb.features import HessianAffine, Image, LocalFeatures
+from faemb.features.files.vecs import read_vecs
+from faemb.projection import Projection
+from faemb.whitening import Whitening
+
+COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
+PATIENCE = 120.0
+NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
+SCORE = r"-?\d\.\d{3}"
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+def picture(path: Path, seed: int, size: tuple[int, int] = (160, 120)) -> Path:
+    """Soft blobs, which have features."""
+    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
+    return path
+
+
+def blank(path: Path) -> Path:
+    PIL.Image.new("L", (60, 40), 128).save(path)
+    return path
+
+
+def tiny_model() -> Model:
+    encoder = Encoder(
+        FastFAemb(2, unit_residuals=True),
+        projection=Projection(8, unit_after=True),
+        whitening=Whitening(),
+        pooling="sum",
+    )
+    return Model(HessianAffine(max_features=40), encoder)
+
+
+def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
+    for item in items:
+        try:
+            yield item, task(item)
+        except Exception as error:
+            yield item, error
+
+
+_REMEMBERED: dict[Any, LocalFeatures] = {}
+_DESCRIBE = HessianAffine.describe
+
+
+def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
+    """Features of pictures that many tests use are found once."""
+    key = repr(extractor), image.pixels.shape, image.pixels.tobytes()
+    if key not in _REMEMBERED:
+        _REMEMBERED[key] = _DESCRIBE(extractor, image)
+    return _REMEMBERED[key]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads of a library that wait for each other are slow where there is other work to do."""
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory) -> Path:
+    """A folder with images, a model, and a collection of the images."""
+    folder = tmp_path_factory.mktemp("commands")
+    for seed, name in enumerate(NAMES):
+        picture(folder / "photos" / name, seed)
+    model = tiny_model()
+    model.fit([model.extractor.extract(image).descriptors for image in sorted((folder / "photos").rglob("*.png"))])
+    model.save(folder / "tiny.model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "spread", one_after_the_other)
+        with Collection.create(folder / "photos.faemb", model) as made:
+            made.add(folder / "photos")
+    return folder
+
+
+@pytest.fixture
+def here(template, tmp_path, monkeypatch) -> Path:
+    """A copy of it, which is the current folder."""
+    folder = tmp_path / "here"
+    shutil.copytree(template, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def run(here, monkeypatch, capfd) -> Run:
+    """The command line of these arguments."""
+    monkeypatch.setattr(HessianAffine, "describe", remembered)
+    monkeypatch.setattr(writing, "spread", one_after_the_other)
+    monkeypatch.setattr(queries, "spread", one_after_the_other)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+def assert_mistake(ended: Ended, words: str = "") -> None:
+    """One line that says it all, and nothing else."""
+    assert ended.code == 1
+    assert ended.out == ""
+    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
+    assert re.search(words, ended.err), ended.err
+
+
+def warnings(ended: Ended) -> list[str]:
+    lines = ended.err.splitlines()
+    assert all(line.startswith("faemb: ") for line in lines)
+    return [line.removeprefix("faemb: ") for line in lines]
+
+
+# A real process
+
+
+def test_many_queries_in_a_real_process(here):
+    """Which spreads them over others."""
+    (here / "broken.png").write_text("no image")
+    asked = [f"photos/{name}" for name in NAMES] * 2
+    command = [COMMAND, "search", "photos.faemb", *asked, "broken.png", "--json", "--top", "1", "--jobs", "2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert ended.returncode == 0
+    assert re.fullmatch(r"faemb: broken\.png [^\n]+\n", ended.stderr)
+    found = [answer["hits"][0]["path"] for answer in json.loads(ended.stdout)]
+    assert found == [str(here / name) for name in asked]
+
+
+# Making collections
+
+
+class TestIndex:
+    def test_a_model_is_learned_from_the_images(self, run, here):
+        ended = run("index", "photos", "--out", "new.faemb", "--max-features", "70")
+        assert (ended.code, ended.err) == (0, "")
+        said = rf"4 images added in \d+\.\d s; {re.escape(str(here))}/new\.faemb has 4 images, \d+\.\d MB\n"
+        assert re.fullmatch(said, ended.out)
+        with Collection.open("new.faemb") as made:
+            assert made.model.extractor.fingerprint == HessianAffine(max_features=70).fingerprint
+            assert made.info().index == "auto"
+
+    def test_the_same_command_goes_on(self, run, here):
+        for _ in range(2):
+            run("index", "photos", "--out", "new.faemb", "--model", "tiny.model")
+        picture(here / "photos" / "new.png", 9)
+        ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model")
+        assert ended.out.startswith("1 image added, 4 unchanged in ")
+
+    def test_options_reach_the_collection(self, run):
+        options = ["--model", "tiny.model", "--no-features", "--index", "exact"]
+        assert run("index", "photos/a.png", "photos/b.png", "--out", "new.faemb", *options).code == 0
+        with Collection.open("new.faemb") as made:
+            assert made.info().index == "exact"
+            assert all(entry.offset is None for entry in made.entries())
+
+    def test_quiet(self, run):
+        assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--quiet") == (0, "", "")
+
+    def test_images_that_cannot_be_used_are_told(self, run, here):
+        (here / "photos" / "broken.png").write_text("no image")
+        blank(here / "photos" / "flat.png")
+        ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "-q")
+        assert (ended.code, ended.out) == (0, "")
+        broken, flat = warnings(ended)
+        assert broken.startswith("photos/broken.png ")
+        assert flat == f"{here / 'photos' / 'flat.png'} has no local features: it is kept, and ranked last"
+
+    def test_nothing_but_broken_images_is_a_failure(self, run, here):
+        (here / "broken.png").write_text("no image")
+        ended = run("index", "broken.png", "--out", "new.faemb", "--model", "tiny.model")
+        assert ended.code == 1
+        assert len(warnings(ended)) == 1
+        ended = run("add", "photos.faemb", "broken.png")
+        assert ended.code == 1
+        assert ended.out.startswith("0 images added, 1 could not be read in ")
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["gone", "--out", "new.faemb"], "there is no file or folder gone"),
+            (["photos", "--out", "tiny.model"], "the folder .*tiny.model cannot be made"),
+            (["photos", "--out", "photos.faemb"], "was made with other settings; add images to it with: faemb add"),
+            (["photos", "--out", "new.faemb", "--model", "gone"], "no model at gone"),
+            (["photos", "--out", "new.faemb", "--model", "photos/a.png"], "is not a faemb model"),
+            (["photos", "--out", "new.faemb", "--preset", "huge"], "no preset is called 'huge'"),
+            (["photos", "--out", "new.faemb", "--variant", "paper"], "the preset 'small' has no variant 'paper'"),
+            (["photos", "--out", "new.faemb", "--detector", "surf"], "detector is 'surf'"),
+            (["photos", "--out", "new.faemb", "--detector", "map"], "needs a network"),
+            (["photos", "--out", "new.faemb", "--max-features", "0"], "max_features is 0"),
+            (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
+            (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too little to learn from"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, options, words):
+        assert_mistake(run("index", *options), words)
+
+
+class TestChanging:
+    def test_add(self, run, here):
+        picture(here / "more" / "x.png", 20)
+        ended = run("add", "photos.faemb", "more", "photos/a.png")
+        assert re.fullmatch(
+            r"1 image added, 1 unchanged in \d+\.\d s; .*photos\.faemb has 5 images, .* MB\n", ended.out
+        )
+        assert (ended.code, ended.err) == (0, "")
+        assert run("add", "photos.faemb", "more", "-q") == (0, "", "")
+
+    def test_remove(self, run, here):
+        assert run("remove", "photos.faemb", "photos/a.png") == (0, "1 image removed from photos.faemb\n", "")
+        assert run("remove", "photos.faemb", "photos", "-q") == (0, "", "")
+        assert (here / "photos" / "a.png").is_file()
+        with Collection.open("photos.faemb") as opened:
+            assert len(opened) == 0
+
+    def test_update(self, run, here):
+        picture(here / "photos" / "x.png", 20)
+        picture(here / "photos" / "b.png", 21, size=(128, 96))
+        (here / "photos" / "a.png").unlink()
+        ended = run("update", "photos.faemb")
+        assert ended.out.startswith("1 image added, 1 changed, 1 removed, 2 unchanged in ")
+        assert (ended.code, ended.err) == (0, "")
+        assert run("update", "photos.faemb", "--quiet") == (0, "", "")
+
+    def test_a_folder_that_is_gone(self, run, here):
+        (here / "photos").rename(here / "away")
+        assert_mistake(run("update", "photos.faemb"), "photos is not there, and its images were not touched")
+        assert run("remove", "photos.faemb", "photos").out == "4 images removed from photos.faemb\n"
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["add", "photos.faemb", "gone.png"], "there is no file or folder gone.png"),
+            (["add", "gone.faemb", "photos"], "no collection at gone.faemb; make one with: faemb index"),
+            (["add", "photos", "photos"], "no collection at photos"),
+            (["remove", "photos.faemb", "gone.png"], "gone.png is not in the collection"),
+            (["remove", "gone.faemb", "photos"], "no collection at gone.faemb"),
+            (["update", "gone.faemb"], "no collection at gone.faemb"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, arguments, words):
+        assert_mistake(run(*arguments), words)
+
+    def test_a_wrong_number_of_workers(self, run, here, monkeypatch):
+        monkeypatch.undo()
+        monkeypatch.chdir(here)
+        picture(here / "photos" / "x.png", 20)
+        for command in (["add", "photos.faemb", "photos"], ["update", "photos.faemb"]):
+            assert_mistake(run(*command, "--jobs", "0"), "jobs is 0; expected a whole number, 1 to 1024")
+
+
+# Looking at them
+
+
+class TestInfo:
+    def test_for_people(self, run, here):
+        (here / "photos" / "broken.png").write_text("no image")
+        blank(here / "photos" / "flat.png")
+        run("add", "photos.faemb", "photos")
+        ended = run("info", "photos.faemb")
+        assert (ended.code, ended.err) == (0, "")
+        first, *rest = ended.out.splitlines()
+        assert re.fullmatch(r"photos\.faemb: 5 images, 4 searchable, \d+\.\d MB", first)
+        assert "  1 without local features: ranked last" in rest
+        assert any(line.startswith("  not readable: ") and "broken.png" in line for line in rest)
+        assert f"  folder {here / 'photos'}" in rest
+        assert "  features HessianAffine(max_features=40)" in rest
+        assert "  index    auto" in rest
+
+    def test_for_programs(self, run, here):
+        ended = run("info", "photos.faemb", "--json")
+        known = json.loads(ended.out)
+        assert (ended.code, ended.err) == (0, "")
+        assert (known["images"], known["searchable"], known["waiting"], known["without_features"]) == (4, 4, 0, 0)
+        assert known["folders"] == [str(here / "photos")]
+        assert known["unreadable"] == {}
+
+    def test_after_an_interruption(self, run, monkeypatch):
+        def stop(*arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(writing.Writer, "encode", stop)
+            assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model").code == 130
+        said = run("info", "new.faemb").out
+        assert "  4 wait to be encoded: an earlier command was interrupted; run: faemb update new.faemb\n" in said
+        assert run("update", "new.faemb").code == 0
+        assert "wait" not in run("info", "new.faemb").out
+
+
+class TestCheck:
+    @pytest.fixture
+    def damaged(self, here) -> Path:
+        path = here / "photos.faemb" / "vectors-1.f32"
+        content = bytearray(path.read_bytes())
+        content[0] ^= 0xFF
+        path.write_bytes(content)
+        return path
+
+    def test_a_whole_collection(self, run):
+        assert run("check", "photos.faemb") == (0, "photos.faemb is whole\n", "")
+        assert run("check", "photos.faemb", "--quiet", "--repair") == (0, "", "")
+
+    def test_damage_is_told_and_ends_with_one(self, run, damaged):
+        ended = run("check", "photos.faemb")
+        assert ended.code == 1
+        assert ended.out == "1 fault in photos.faemb; mend with: faemb check photos.faemb --repair\n"
+        (sentence,) = warnings(ended)
+        assert "a.png" in sentence
+        assert run("check", "photos.faemb", "--quiet").out == ""
+
+    def test_repair(self, run, damaged):
+        ended = run("check", "photos.faemb", "--repair")
+        assert ended.code == 0
+        assert ended.out == "1 of 1 fault in photos.faemb mended\n"
+        assert len(warnings(ended)) == 1
+        assert run("check", "photos.faemb").code == 0
+        assert run("search", "photos.faemb", "photos/a.png", "--top", "1").out.rstrip().endswith("photos/a.png")
+
+    def test_no_collection(self, run):
+        assert_mistake(run("check", "gone.faemb"), "no collection at gone.faemb")
+
+
+# Searching
+
+
+class TestSearch:
+    def test_for_people(self, run, here):
+        ended = run("search", "photos.faemb", "photos/b.png", "--top", "2")
+        first, best, second = ended.out.splitlines()
+        assert (ended.code, ended.err) == (0, "")
+        assert first == "photos/b.png: 40 local features"
+        assert best == f"   1.  1.000  {here / 'photos' / 'b.png'}"
+        assert re.fullmatch(rf"   2\. +{SCORE}  {re.escape(str(here))}/photos/.*png", second)
+
+    def test_for_programs(self, run, here):
+        ended = run("search", "photos.faemb", "photos/b.png", "photos/trip/d.png", "--json")
+        assert (ended.code, ended.err) == (0, "")
+        answers = json.loads(ended.out)
+        assert [answer["query"] for answer in answers] == ["photos/b.png", "photos/trip/d.png"]
+        assert [answer["features"] for answer in answers] == [40, 40]
+        for answer in answers:
+            assert len(answer["hits"]) == 4
+            assert answer["hits"][0]["path"] == str(here / answer["query"])
+            scores = [hit["score"] for hit in answer["hits"]]
+            assert scores == sorted(scores, reverse=True)
+
+    def test_an_image_without_features_has_no_score(self, run, here):
+        run("add", "photos.faemb", blank(here / "photos" / "flat.png"))
+        *_, last = run("search", "photos.faemb", "photos/a.png").out.splitlines()
+        assert last == f"   5.   none  {here / 'photos' / 'flat.png'}"
+        ((*_, hit),) = (
+            each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)
+        )
+        assert hit == {"path": str(here / "photos" / "flat.png"), "score": None}
+
+    def test_a_query_without_features_finds_nothing(self, run, here):
+        blank(here / "flat.png")
+        ended = run("search", "photos.faemb", "flat.png")
+        assert ended == (0, "flat.png has no local features: nothing can be found by it\n", "")
+        answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)
+        assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
+
+    def test_top_and_threshold(self, run):
+        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 2
+        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "99").out.splitlines()) == 5
+        assert len(run("search", "photos.faemb", "photos/a.png", "--threshold", "0.99").out.splitlines()) == 2
+
+    def test_a_box(self, run):
+        whole, part = (
+            json.loads(run("search", "photos.faemb", "photos/a.png", "--json", *options).out)[0]
+            for options in ([], ["--box", "0,0,80,119"])
+        )
+        assert 0 < part["features"] < whole["features"]
+
+    @pytest.mark.parametrize("kind", ["exact", "hnsw", "ivf-pq", "binary"])
+    def test_every_index(self, run, kind):
+        pytest.importorskip("faiss")
+        expected = run("search", "photos.faemb", "photos/a.png")
+        assert run("search", "photos.faemb", "photos/a.png", "--index", kind) == expected
+
+    def test_one_broken_query_among_good_ones(self, run, here):
+        (here / "broken.png").write_text("no image")
+        ended = run("search", "photos.faemb", "broken.png", "photos/a.png", "gone.png", "--json")
+        assert ended.code == 0
+        assert [answer["query"] for answer in json.loads(ended.out)] == ["photos/a.png"]
+        broken, gone = warnings(ended)
+        assert "broken.png" in broken
+        assert "gone.png" in gone
+
+    def test_nothing_but_broken_queries(self, run, here):
+        (here / "broken.png").write_text("no image")
+        for options in ([], ["--quiet"]):
+            ended = run("search", "photos.faemb", "broken.png", "gone.png", *options)
+            assert (ended.code, ended.out) == (1, "")
+            assert len(warnings(ended)) == 2
+
+    def test_a_page(self, run, here):
+        ended = run("search", "photos.faemb", "photos/a.png", "--box", "0,0,90,80", "--html", "found.html")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.endswith("written to found.html\n")
+        page = (here / "found.html").read_text(encoding="utf-8")
+        assert "Search in photos.faemb" in page
+        assert all(Path(name).name in page for name in NAMES)
+
+    def test_quiet_prints_nothing(self, run, here):
+        assert run("search", "photos.faemb", "photos/a.png", "-q") == (0, "", "")
+        assert run("search", "photos.faemb", "photos/a.png", "--quiet", "--html", "found.html") == (0, "", "")
+        assert (here / "found.html").is_file()
+
+    def test_names_of_any_kind_are_printed(self, run, here):
+        name = "naïve 写真 😀.png"
+        picture(here / "photos" / name, 50)
+        run("add", "photos.faemb", "photos")
+        assert f"photos/{name}" in run("search", "photos.faemb", f"photos/{name}", "--top", "1").out
+        (answer,) = json.loads(run("search", "photos.faemb", f"photos/{name}", "--json").out)
+        assert answer["hits"][0]["path"] == str(here / "photos" / name)
+
+    def test_a_name_that_is_no_text_is_escaped(self, run, here):
+        try:
+            image = picture(here / "photos" / os.fsdecode(b"\xff.png"), 50)
+        except OSError:
+            pytest.skip("this file system has names that are text only")
+        run("add", "photos.faemb", "photos")
+        assert r"photos/\udcff.png" in run("search", "photos.faemb", image, "--top", "1").out
+        (answer,) = json.loads(run("search", "photos.faemb", image, "--json").out)
+        assert answer["hits"][0]["path"] == str(image)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["gone.faemb", "photos/a.png"], "no collection at gone.faemb; make one with: faemb index IMAGES --out"),
+            (["photos.faemb", "gone.png"], "gone.png"),
+            (["photos.faemb", "photos"], "photos"),
+            (["photos.faemb", "photos/a.png", "--top", "0"], "top is 0"),
+            (["photos.faemb", "photos/a.png", "--threshold", "2"], "threshold is 2.0"),
+            (["photos.faemb", "photos/a.png", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "photos/a.png", "--box", "1,2,3"], "the box '1,2,3' cannot be read"),
+            (["photos.faemb", "photos/a.png", "--box", "5,5,5,9"], "is empty"),
+            (["photos.faemb", "photos/a.png", "--box", "500,5,600,9"], "lies outside the image"),
+            (["photos.faemb", "photos/a.png", "--html", "found.pdf"], "ends in .html"),
+            (["photos.faemb", "photos/a.png", "--html", "gone/found.html"], "the folder gone does not exist"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, arguments, words):
+        assert_mistake(run("search", *arguments), words)
+
+    def test_a_collection_that_is_still_empty(self, run):
+        with Collection.create("new.faemb", tiny_model()):
+            pass
+        assert_mistake(run("search", "new.faemb", "photos/a.png"), "holds no encoded images yet; run: faemb add")
+
+    def test_an_extra_that_is_missing(self, run, monkeypatch):
+        monkeypatch.setitem(sys.modules, "faiss", None)
+        words = r'needs the extra \'faiss\': pip install "faemb\[faiss\]"'
+        assert_mistake(run("search", "photos.faemb", "photos/a.png", "--index", "hnsw"), words)
+
+
+class TestDuplicates:
+    @pytest.fixture(autouse=True)
+    def with_a_copy(self, here, run):
+        shutil.copy(here / "photos" / "a.png", here / "photos" / "copy.png")
+        run("add", "photos.faemb", "photos")
+
+    def test_for_people(self, run, here):
+        ended = run("duplicates", "photos.faemb", "--threshold", "0.95")
+        assert (ended.code, ended.err) == (0, "")
+        lines = ended.out.splitlines()
+        assert lines[0] == "1. similarity 1.000"
+        assert sorted(lines[1:3]) == [f"   {here / 'photos' / name}" for name in ("a.png", "copy.png")]
+        assert lines[3] == "1 group"
+
+    def test_for_programs(self, run, here):
+        ended = run("duplicates", "photos.faemb", "--threshold", "1", "--json")
+        assert (ended.code, ended.err) == (0, "")
+        (group,) = json.loads(ended.out)
+        assert group["score"] == 1
+        assert sorted(group["paths"]) == [str(here / "photos" / name) for name in ("a.png", "copy.png")]
+
+    def test_none(self, run):
+        run("remove", "photos.faemb", "photos/copy.png")
+        assert run("duplicates", "photos.faemb", "--threshold", "0.95").out == "0 groups\n"
+        assert json.loads(run("duplicates", "photos.faemb", "--threshold", "0.95", "--json").out) == []
+
+    def test_a_page_and_quiet(self, run, here):
+        assert run("duplicates", "photos.faemb", "-q", "--html", "groups.html") == (0, "", "")
+        page = (here / "groups.html").read_text(encoding="utf-8")
+        assert "Duplicates in photos.faemb" in page
+        assert "copy.png" in page
+        assert run("duplicates", "photos.faemb", "--html", "groups.html").out.endswith("written to groups.html\n")
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["gone.faemb"], "no collection at gone.faemb"),
+            (["photos.faemb", "--threshold", "1.5"], "threshold is 1.5"),
+            (["photos.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "--html", "groups.txt"], "ends in .html"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, options, words):
+        assert_mistake(run("duplicates", *options), words)
+
+
+# Vectors and models
+
+
+class TestExport:
+    @pytest.mark.parametrize("form", ["npz", "fvecs", "faiss", "hloc-h5"])
+    def test_every_format(self, run, here, form):
+        ended = run("export", "photos.faemb", "--format", form, "--out", f"out.{form}")
+        assert ended == (0, f"vectors of 4 images written to out.{form}\n", "")
+        assert read_back(here / f"out.{form}", form).shape[0] == 4
+
+    def test_npz_is_what_is_written_if_nothing_is_said(self, run, here):
+        assert run("export", "photos.faemb", "--out", "out.npz", "--quiet") == (0, "", "")
+        assert read_back(here / "out.npz", "npz").shape[0] == 4
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["gone.faemb", "--out", "out.npz"], "no collection at gone.faemb"),
+            (["photos.faemb", "--out", "out.csv", "--format", "csv"], "format is 'csv'; expected one of npz, fvecs"),
+            (["photos.faemb", "--out", "gone/out.npz"], "the folder gone does not exist; make it first"),
+            (["photos.faemb", "--out", "photos"], "it is a folder"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, options, words):
+        assert_mistake(run("export", *options), words)
+
+
+def read_back(path: Path, form: str) -> np.ndarray:
+    """The vectors in a file, as another tool reads it."""
+    if form == "npz":
+        with np.load(path) as held:
+            return held["vectors"]
+    if form == "fvecs":
+        return read_vecs(path)
+    if form == "faiss":
+        faiss = pytest.importorskip("faiss")
+        index = faiss.read_index(str(path))
+        return index.reconstruct_n(0, index.ntotal)
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path) as file:
+        return np.array([file["photos"][name]["global_descriptor"][()] for name in NAMES])
+
+
+class TestFitAndEncode:
+    def test_a_model_is_made_and_used(self, run, here):
+        blank(here / "photos" / "flat.png")
+        ended = run("fit", "photos", "--out", "new.model", "--max-features", "70")
+        assert (ended.code, ended.err) == (0, "")
+        assert re.fullmatch(r"learned from 4 images in \d+\.\d s; new\.model gives \d+ dimensions\n", ended.out)
+        model = Model.load("new.model")
+        assert model.is_fitted
+        ended = run("encode", "photos", "--model", "new.model", "--out", "out.npz")
+        assert ended.code == 0
+        assert warnings(ended) == [f"{here / 'photos' / 'flat.png'} has no local features, so it has no vector"]
+        assert re.fullmatch(r"vectors of 4 images written to out\.npz in \d+\.\d s\n", ended.out)
+        with np.load("out.npz") as held:
+            assert held["vectors"].shape == (4, model.width)
+            assert sorted(held["paths"]) == [str(here / "photos" / name) for name in NAMES]
+
+    def test_quiet(self, run):
+        assert run("encode", "photos/a.png", "--model", "tiny.model", "--out", "out.npz", "-q") == (0, "", "")
+
+    def test_broken_images_are_told(self, run, here):
+        (here / "broken.png").write_text("no image")
+        ended = run("encode", "broken.png", "photos", "--model", "tiny.model", "--out", "out.npz")
+        assert ended.code == 0
+        assert len(warnings(ended)) == 1
+        assert ended.out.startswith("vectors of 4 images")
+        ended = run("encode", "broken.png", "--model", "tiny.model", "--out", "out.npz")
+        assert ended.code == 1
+        assert len(warnings(ended)) == 1
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["fit", "gone", "--out", "new.model"], "there is no file or folder gone"),
+            (["fit", "photos", "--out", "gone/new.model"], "gone does not exist; make it first"),
+            (["fit", "photos", "--out", "photos"], "it is a folder"),
+            (["fit", "photos", "--out", "new.model", "--preset", "huge"], "no preset is called 'huge'"),
+            (["fit", "photos/a.png", "--out", "new.model", "--max-features", "2"], "too little to learn from"),
+            (["fit", "flat.png", "--out", "new.model"], "none of the images has local features"),
+            (["encode", "photos", "--model", "gone", "--out", "out.npz"], "no model at gone"),
+            (["encode", "photos", "--model", "photos/a.png", "--out", "out.npz"], "is not a faemb model"),
+            (["encode", "gone", "--model", "tiny.model", "--out", "out.npz"], "there is no file or folder gone"),
+            (["encode", "photos", "--model", "tiny.model", "--out", "gone/out.npz"], "gone does not exist"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    )
+    def test_mistakes_are_one_line(self, run, here, arguments, words):
+        blank(here / "flat.png")
+        assert_mistake(run(*arguments), words)
+        assert not (here / "new.model").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["index", "photos"], "Missing option '--out'"),
+        (["index", "--out", "new.faemb"], "Missing argument 'IMAGES...'"),
+        (["index", "photos", "--out", "new.faemb", "--jobs", "many"], "Invalid value for '--jobs'"),
+        (["add", "photos.faemb"], "Missing argument 'IMAGES...'"),
+        (["remove", "photos.faemb"], "Missing argument 'IMAGE...'"),
+        (["update"], "Missing argument 'COLLECTION'"),
+        (["info", "photos.faemb", "more"], "unexpected extra argument"),
+        (["check", "photos.faemb", "--colour"], "No such option: --colour"),
+        (["search", "photos.faemb"], "Missing argument 'QUERY...'"),
+        (["search", "photos.faemb", "photos/a.png", "--top", "1.5"], "Invalid value for '--top'"),
+        (["duplicates", "photos.faemb", "--threshold", "much"], "Invalid value for '--threshold'"),
+        (["export", "photos.faemb"], "Missing option '--out'"),
+        (["fit", "photos"], "Missing option '--out'"),
+        (["encode", "photos", "--out", "out.npz"], "Missing option '--model'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_misuse_is_explained(run, arguments, words):
+    ended = run(*arguments)
+    assert ended.code == 2
+    assert "Usage: " in ended.err
+    assert "Traceback" not in ended.err
+    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
