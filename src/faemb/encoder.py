@@ -8,7 +8,7 @@ The two published orders of the last steps [DC17, Sec. 5.2] and the group's rele
     released   pool, unit length, rotation, drop leading components, power law, unit length
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +21,12 @@ from faemb.embedding import Embedding
 from faemb.errors import FormatError, InputError
 from faemb.normalise import power_law, unit_length
 from faemb.pooling import POOLINGS, Gram, weights
+from faemb.progress import Progress
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
 from faemb.whitening import Moments, Whitening
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage's name, how much of it is done, and how much there is."""
 
 BATCH = 64
 ORDERS = ("paper", "released")

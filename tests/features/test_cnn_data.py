@@ -1,6 +1,5 @@
 """SqueezeNet on photographs: average pooling finds the other pictures of the same object."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +7,6 @@ import pytest
 
 from faemb.errors import FormatError
 from faemb.features.cnn import CnnMap, CnnPatches, Network, rmac, spoc
-
-
-@pytest.fixture(scope="module")
-def data() -> Path:
-    folder = os.environ.get("FAEMB_DATA")
-    if folder is None or not Path(folder).is_dir():
-        reason = "no real data: set FAEMB_DATA to the folder that holds ukbench400 and models"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    return Path(folder)
 
 
 @pytest.fixture(scope="module")

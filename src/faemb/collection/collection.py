@@ -22,13 +22,14 @@ from faemb.collection.checking import damaged_indexes, faults, mend
 from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, Model, Progress
+from faemb.collection.model import BATCH, Model
 from faemb.collection.queries import described
 from faemb.collection.reading import View
 from faemb.collection.writing import Report, Writer, only_writer, stored_features
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.folders import Found, find_images
+from faemb.progress import Progress
 from faemb.settings import require_choice, require_number, require_whole
 
 DEFAULT_TOP = 10

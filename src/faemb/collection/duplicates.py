@@ -5,7 +5,7 @@ group.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,8 +13,7 @@ from jaxtyping import Float, Int
 from faemb.collection.backends import Backend
 from faemb.collection.model import Coded
 from faemb.collection.reading import View
-
-Progress = Callable[[str, int, int], None]
+from faemb.progress import Progress
 
 DEFAULT_THRESHOLD = 0.3
 _NEIGHBOURS = 32

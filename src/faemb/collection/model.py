@@ -6,7 +6,7 @@
 A model learns from unlabelled pictures: the very ones of the collection will do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -21,9 +21,8 @@ from faemb.errors import FormatError, InputError
 from faemb.features import Extractor
 from faemb.normalise import unit_length
 from faemb.presets import COLLECTION, preset, shrunk
+from faemb.progress import Progress
 from faemb.rotation import Rotation
-
-Progress = Callable[[str, int, int], None]
 
 SHORT = 1024
 BITS = 512

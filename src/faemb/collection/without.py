@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from faemb.collection.collection import Collection
-from faemb.collection.model import Model, Progress
+from faemb.collection.model import Model
 from faemb.collection.writing import Report
 from faemb.errors import InputError
+from faemb.progress import Progress
 
 
 def fit_model(

@@ -18,13 +18,14 @@ from filelock import FileLock, Timeout
 
 from faemb.collection.catalogue import Catalogue, Entry, Seen
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, Coded, Model, Progress
+from faemb.collection.model import BATCH, Coded, Model
 from faemb.collection.packing import pack, unpack
 from faemb.collection.slots import SlotFile, read_at, write_at
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.parallel import spread
+from faemb.progress import Progress
 from faemb.storage import sync_folder
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0

@@ -8,7 +8,7 @@ appears complete or not at all, so a run may be killed at any moment and started
 import hashlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,7 @@ from faemb.features.extractor import Extractor
 from faemb.features.files.npz import read_npz_header, write_npz
 from faemb.features.folders import common_folder, find_images
 from faemb.parallel import checked_jobs, spread
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many images are done, and how many there are."""
+from faemb.progress import Progress
 
 
 class Target(NamedTuple):
