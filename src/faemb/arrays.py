@@ -84,10 +84,14 @@ def float64(x: Array) -> Array:
     return xp.astype(x, xp.float64, copy=False)
 
 
+def block_elements(reference: Array) -> int:
+    """How many elements a temporary may have on the reference's device."""
+    return _CPU_BLOCK if str(array_api_compat.device(reference)) == "cpu" else _DEVICE_BLOCK
+
+
 def row_blocks(rows: int, elements_per_row: int, reference: Array) -> Iterator[slice]:
     """Slices over `rows` whose temporaries of `elements_per_row` fill one block of the reference's device."""
-    budget = _CPU_BLOCK if str(array_api_compat.device(reference)) == "cpu" else _DEVICE_BLOCK
-    step = max(1, budget // max(1, elements_per_row))
+    step = max(1, block_elements(reference) // max(1, elements_per_row))
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 

@@ -26,12 +26,13 @@ from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
+from faemb.threads import cores, in_threads
 from faemb.whitening import Moments, Whitening
 
 BATCH = 64
 ORDERS = ("paper", "released")
 PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
-_DENSE_ELEMENTS = 1 << 26
+_DENSE_ELEMENTS = 1 << 25
 
 
 class Encoded(NamedTuple):
@@ -219,24 +220,27 @@ class Encoder(Component):
         shares = [np.zeros(0, np.float32)] * len(sets)
         ridges = np.zeros(len(sets), np.float32)
         done = 0
-        for batch in self._batches(sets):
-            report(stage, done, len(sets))
-            gram = self._gram(batch)
-            loudness, ridge = weights(gram, self.pooling, batch.x)
-            vectors[like(batch.images, vectors, dtype=xp.int64)] = gram.vector(loudness)
-            for image, row in zip(batch.images, to_numpy(loudness), strict=True):
+        report(stage, done, len(sets))
+        for images, pooled in self._pooled_batches(sets):
+            vectors[like(images, vectors, dtype=xp.int64)] = pooled.vectors
+            for image, row in zip(images, pooled.weights, strict=True):
                 shares[image] = row[: sets.counts[image]].astype(np.float32)
-            ridges[batch.images] = to_numpy(ridge)
-            done += len(batch.images)
+            ridges[images] = pooled.ridges
+            done += len(images)
+            report(stage, done, len(sets))
         return Encoded(vectors if self.whitening else self.embedding.after_pooling(vectors), shares, ridges)
 
-    def _batches(self, sets: DescriptorSets) -> Iterator[Batch]:
-        size = 1 if self.pooling == "clipped" else BATCH
-        for batch in batches(sets, size):
-            yield Batch(batch.images, self._projected(batch.x), batch.real)
+    def _pooled_batches(self, sets: DescriptorSets) -> Iterator[tuple[np.ndarray, Encoded]]:
+        """Indices of images, and what was pooled of them: several batches at once on the cores of a CPU."""
+        threads = cores() if isinstance(sets.flat, np.ndarray) else 1
+        size = 1 if self.pooling == "clipped" else min(BATCH, -(-len(sets) // threads))
+        return in_threads(self._pool, batches(sets, size), threads)
 
-    def _gram(self, batch: Batch) -> Gram:
-        return Gram(self.embedding.operator(batch.x, batch.real), batch.real, self.whitening)
+    def _pool(self, batch: Batch) -> tuple[np.ndarray, Encoded]:
+        x = self._projected(batch.x)
+        gram = Gram(self.embedding.operator(x, batch.real), batch.real, self.whitening)
+        loudness, ridge = weights(gram, self.pooling, x)
+        return batch.images, Encoded(gram.vector(loudness), list(to_numpy(loudness)), to_numpy(ridge))
 
     def _pooled_length(self) -> int:
         return self.whitening.dimension if self.whitening is not None else self.embedding.dimension

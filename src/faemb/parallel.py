@@ -25,6 +25,7 @@ from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one
 
 from faemb.errors import FaembError
 from faemb.settings import require_whole
+from faemb.threads import cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -64,7 +65,7 @@ def checked_jobs(jobs: int | None) -> int:
     if jobs is not None:
         require_whole("jobs", jobs, 1, 1024)
         return jobs
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()
 
 
 def _until_broken(

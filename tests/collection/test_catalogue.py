@@ -184,15 +184,25 @@ class TestImages:
         entry = catalogue.entry("a")
         assert (entry.id, entry.hash, entry.features, entry.offset) == (before, "bb", 9, 50)
         assert (entry.slot, entry.vector_crc, entry.short_crc, entry.code_crc) == (None, None, None, None)
-        assert [waits.path for waits in catalogue.waiting(10)] == ["a", "b"]
+        assert [waits.path for waits in catalogue.waiting(10, 1000)] == ["a", "b"]
 
     def test_what_waits(self, catalogue):
         """Images with features that have no vector, the oldest first, so many at a time."""
         put(catalogue, "a", "b", "c")
         catalogue.put(image("blank", features=0))
         catalogue.place(id_of(catalogue, "b"), 0, (1, 2, 3))
-        assert [entry.path for entry in catalogue.waiting(10)] == ["a", "c"]
-        assert [entry.path for entry in catalogue.waiting(1)] == ["a"]
+        assert [entry.path for entry in catalogue.waiting(10, 1000)] == ["a", "c"]
+        assert [entry.path for entry in catalogue.waiting(1, 1000)] == ["a"]
+
+    @pytest.mark.parametrize(("most", "paths"), [(1, "a"), (9, "a"), (10, "ab"), (14, "ab"), (15, "abc"), (99, "abc")])
+    def test_what_waits_has_so_many_features_in_all(self, catalogue, most, paths):
+        """The first image comes however many it has: else it would wait for ever."""
+        for name in "abc":
+            catalogue.put(image(name, features=5))
+        assert [entry.path for entry in catalogue.waiting(10, most)] == list(paths)
+
+    def test_nothing_waits_in_an_empty_catalogue(self, catalogue):
+        assert catalogue.waiting(10, 1000) == []
 
     def test_features_that_are_forgotten_leave_the_vector(self, catalogue):
         put(catalogue, "a")
@@ -204,7 +214,7 @@ class TestImages:
     def test_an_image_with_neither_vector_nor_features_does_not_stop_the_others(self, catalogue):
         put(catalogue, "a", "b")
         catalogue.forget_features([1])
-        assert [entry.path for entry in catalogue.waiting(10)] == ["b"]
+        assert [entry.path for entry in catalogue.waiting(10, 1000)] == ["b"]
 
     def test_live_slots_ascend(self, catalogue):
         assert [part.shape for part in catalogue.live()] == [(0,), (0,)]

@@ -210,10 +210,12 @@ class Catalogue:
     def entry(self, path: str) -> Entry | None:
         return next(self.entries("path = ?", path), None)
 
-    def waiting(self, most: int) -> list[Entry]:
-        """The next images to be encoded."""
+    def waiting(self, most: int, most_features: int) -> list[Entry]:
+        """The next images to be encoded: so many at most, with so many features in all, but one at least."""
         chosen = "select id from images where slot is null and features > 0 and offset is not null order by id limit ?"
-        return list(self.entries(f"id in ({chosen})", most))
+        entries = list(self.entries(f"id in ({chosen})", most))
+        total = np.cumsum([entry.features for entry in entries])
+        return entries[: max(1, int(np.searchsorted(total, most_features, side="right")))]
 
     def count(self, condition: str = "true") -> int:
         return int(self._one(f"select count(*) from images where {condition}"))  # noqa: S608

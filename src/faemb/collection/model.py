@@ -6,7 +6,7 @@
 A model learns from unlabelled pictures: the very ones of the collection will do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -30,7 +30,10 @@ PER_IMAGE = 300
 """Descriptors of an image that the encoder learns from: more images teach more than more of each."""
 LESSONS, MOST_PARTS = 600, 16
 """Image vectors wanted to learn short vectors from, and the most parts that an image is split into for them."""
-BATCH = 64
+_ITQ_ITERATIONS = 20
+"""As good as 50 on image vectors (mAP of 512 bits on 811 photographs: 59.9 after none, 65.8 from 5 on)."""
+BATCH, BATCH_DESCRIPTORS = 256, 1 << 17
+"""Images that are encoded together at most, and descriptors: enough to keep all cores busy, few enough to hold."""
 
 
 class Coded(NamedTuple):
@@ -95,7 +98,7 @@ class Model(Component):
             )
         self.rotation = Rotation("rotate", max_axes=min(SHORT, len(shown) - 1)).fit(shown)
         bits = self._bits(len(self.rotation.axes_))
-        self.code = ITQ(bits).fit(self._first(shown)) if bits else None
+        self.code = ITQ(bits, iterations=_ITQ_ITERATIONS).fit(self._first(shown)) if bits else None
         return self
 
     def encode(self, sets: Sequence[np.ndarray]) -> Coded:
@@ -125,11 +128,12 @@ class Model(Component):
         return self
 
     def _vectors(self, images: Sequence[np.ndarray], progress: Progress | None) -> Float[np.ndarray, "B D"]:
-        parts = []
-        for start in range(0, len(images), BATCH):
+        parts, done = [], 0
+        for sets in _portions(images):
             if progress is not None:
-                progress("short vectors", start, len(images))
-            parts.append(self.encoder.encode([images[i] for i in range(start, min(start + BATCH, len(images)))]))
+                progress("short vectors", done, len(images))
+            parts.append(self.encoder.encode(sets))
+            done += len(sets)
         return np.concatenate(parts)
 
     def _first(self, vectors: Float[np.ndarray, "B D"]) -> Float[np.ndarray, "B s"]:
@@ -176,6 +180,17 @@ def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progres
         raise InputError(
             f"{len(sample)} images with {count} local features in all are too little to learn from; give more images"
         ) from error
+
+
+def _portions(images: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    held: list[np.ndarray] = []
+    for place in range(len(images)):
+        held.append(images[place])
+        if len(held) == BATCH or sum(map(len, held)) >= BATCH_DESCRIPTORS:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def _some(descriptors: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from faemb.collection.catalogue import Catalogue, Entry, Seen
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, Coded, Model
+from faemb.collection.model import BATCH, BATCH_DESCRIPTORS, Coded, Model
 from faemb.collection.packing import pack, unpack
 from faemb.collection.slots import SlotFile, read_at, write_at
 from faemb.errors import FaembError, FormatError, InputError
@@ -167,7 +167,7 @@ class Writer:
         total, done = self.catalogue.count("slot is null and features > 0"), 0
         if total and model.encoder.whitening is not None:
             model.encoder.whitening.prepare_metric(total)
-        while batch := self.catalogue.waiting(BATCH):
+        while batch := self.catalogue.waiting(BATCH, BATCH_DESCRIPTORS):
             self.report("encode", done, total)
             self.place(batch, model.encode([self.features(entry).descriptors for entry in batch]), model)
             done += len(batch)

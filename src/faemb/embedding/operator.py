@@ -10,9 +10,10 @@ and both are small matrix products (see terms.py). `dense()` exists for learning
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxtyping import Bool, Float
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
-from faemb.arrays import Array, contiguous, namespace, row_blocks
+from faemb.arrays import Array, block_elements, contiguous, namespace, row_blocks, to_numpy
 from faemb.embedding.terms import Term
 from faemb.linear_algebra import squared_distances
 
@@ -20,7 +21,8 @@ from faemb.linear_algebra import squared_distances
 class Embedded:
     """Phi for x of shape (N, d), or (B, N, d) with padded rows switched off by `real`.
 
-    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there.
+    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there. An image whose weights are
+    all zero costs nothing: in a batch that is solved in lockstep, the solved ones stand still.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Embedded:
             a = xp.where(mask[..., None], a, xp.zeros_like(a))
         d = anchors.shape[1]
         self._widths = [term.width(d) for term in self._terms]
-        self._row_cost = max(self._widths)
+        self._blocks = tuple(self._cut(real))
         self._a = [self._divided_by_length(a, term.order) if unit_residuals else a for term in self._terms]
 
     @property
@@ -60,7 +62,9 @@ class Embedded:
         xp = namespace(self._x)
         w = weights[None] if self._single else weights
         pooled = self._zeros(self._x.shape[0], self._anchors.shape[0], sum(self._widths))
-        for images, rows in self._blocks():
+        for images, rows in self._blocks:
+            if not xp.any(w[images, rows]):
+                continue
             parts = [
                 term.pool(self._xt[images, :, rows], self._anchors, a[images, rows] * w[images, rows, None])
                 for term, a in zip(self._terms, self._a, strict=True)
@@ -74,7 +78,9 @@ class Embedded:
         t = t[None] if self._single else t
         t = xp.reshape(t, (t.shape[0], self._anchors.shape[0], sum(self._widths)))
         out = self._zeros(*self._x.shape[:2])
-        for images, rows in self._blocks():
+        for images, rows in self._blocks:
+            if not xp.any(t[images]):
+                continue
             start, block = 0, 0.0
             for term, a, width in zip(self._terms, self._a, self._widths, strict=True):
                 part = t[images, :, start : start + width]
@@ -107,7 +113,7 @@ class Embedded:
             return a
         xp = namespace(a)
         out = xp.zeros_like(a)
-        for images, rows in self._blocks():
+        for images, rows in self._blocks:
             squared = self._squared_lengths(images, rows)
             apart = squared > 0
             length = xp.where(apart, squared if order == 2 else xp.sqrt(squared), xp.ones_like(squared))
@@ -120,14 +126,19 @@ class Embedded:
         flat = xp.reshape(x, (x.shape[0] * x.shape[1], x.shape[2]))
         return xp.reshape(squared_distances(flat, self._anchors), (*x.shape[:2], self._anchors.shape[0]))
 
-    def _blocks(self) -> Iterator[tuple[slice, slice]]:
-        """(images, rows): several small images at once, or one large image in several parts."""
+    def _cut(self, real: Bool[Array, "*B N"] | None) -> Iterator[tuple[slice, slice]]:
+        """(images, rows): several small images at once with their padding, or one large image in several parts."""
         images, rows = self._x.shape[:2]
-        if rows == 0:
-            return
-        for some in row_blocks(images, self._row_cost * rows, self._x):
-            for part in row_blocks(rows, self._row_cost * (some.stop - some.start), self._x):
-                yield some, part
+        lengths = np.full(images, rows) if real is None else _lengths(np.reshape(to_numpy(real), (images, rows)))
+        cost, most = max(self._widths), block_elements(self._x)
+        start = 0
+        while start < images:
+            stop = start + 1
+            while stop < images and cost * (stop + 1 - start) * max(lengths[start : stop + 1]) <= most:
+                stop += 1
+            for part in row_blocks(int(max(lengths[start:stop])), cost * (stop - start), self._x):
+                yield slice(start, stop), part
+            start = stop
 
     def _zeros(self, *shape: int) -> Array:
         xp: Any = namespace(self._x)
@@ -135,3 +146,8 @@ class Embedded:
 
     def _out(self, x: Array) -> Array:
         return x[0] if self._single else x
+
+
+def _lengths(real: Bool[np.ndarray, "B N"]) -> Int[np.ndarray, " B"]:
+    """Rows of each image up to its last real one."""
+    return np.where(real, np.arange(1, real.shape[1] + 1), 0).max(axis=1, initial=0)

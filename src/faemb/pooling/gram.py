@@ -46,8 +46,19 @@ class Gram:
         pooled = self._centred_pool(weights)
         if self.whitening is None:
             return self.embedded.project(pooled)
-        t = self.whitening.metric(pooled)
+        t = self._metric(pooled)
         return self.embedded.project(t) - (t @ self._mean(t))[:, None]
+
+    def _metric(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
+        """W'W of the images that have not come to rest; those that have are zero."""
+        assert self.whitening is not None  # noqa: S101
+        xp = namespace(pooled)
+        moving = xp.any(pooled != 0, axis=1)
+        if bool(xp.all(moving)):
+            return self.whitening.metric(pooled)
+        t = xp.zeros_like(pooled)
+        t[moving] = self.whitening.metric(pooled[moving])
+        return t
 
     def vector(self, weights: Float[Array, "B N"]) -> Float[Array, "B Dw"]:
         """sum_i w_i phi_w(x_i), the image vector [DC17, Eq. 32]."""
