@@ -5,7 +5,8 @@ a Cholesky factor, since an eigendecomposition at D = 16,560 would take many tim
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from scipy.linalg import lapack
@@ -28,7 +29,7 @@ def run() -> Iterator[Result]:
     with threadpool_limits(1):
         yield from embedding(FastFAemb(ANCHORS).with_anchors(method.anchors_), descriptors(rng, DESCRIPTORS))
         yield from codings(method, descriptors(rng, DESCRIPTORS))
-    yield from aggregation(method, cholesky_whitening(method, rng), rng)
+    yield from aggregation(method, cholesky_whitening(method, partial(descriptors, rng)), rng)
 
 
 def descriptors(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -138,16 +139,16 @@ def cosines(vectors: np.ndarray, references: list[np.ndarray]) -> Iterator[float
         yield float(vector @ reference / np.linalg.norm(vector) / np.linalg.norm(reference))
 
 
-def cholesky_whitening(method: FastFAemb, rng: np.random.Generator) -> Whitening:
+def cholesky_whitening(method: FastFAemb, draw: Callable[[int], np.ndarray]) -> Whitening:
     """W = L^-1 with L L' the covariance: the same inner products as by eigenvectors, at a twentieth of the cost.
 
     In float32 with a ridge, which is enough to time it and nothing else.
     """
     width, batch = method.dimension, 2500
-    mean = method.operator(descriptors(rng, batch)).dense().mean(axis=0)
+    mean = method.operator(draw(batch)).dense().mean(axis=0)
     covariance = np.zeros((width, width), np.float32)
     for _ in range(WHITENING_ROWS // batch):
-        rows = method.operator(descriptors(rng, batch)).dense()
+        rows = method.operator(draw(batch)).dense()
         rows -= mean
         covariance += rows.T @ rows
     covariance[np.diag_indices(width)] += 1e-4 * np.trace(covariance) / width

@@ -70,6 +70,19 @@ def test_the_first_components_are_projections_on_the_principal_axes(
     np.testing.assert_allclose(components, x @ to_numpy(rotation.axes_).T, atol=1e-10)
 
 
+@pytest.mark.parametrize("variant", ["rotate", "whiten"])
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_leading_components_are_the_first_of_all(
+    backend: Backend, rng: np.random.Generator, size: tuple[int, int, int], variant: str
+) -> None:
+    count, width, most = size
+    x = backend.array(learning_vectors(rng, count, width))
+    rotation = Rotation(variant, max_axes=most).fit(x)
+    for leading in range(1, width + 1):
+        expected = to_numpy(rotation.transform(x))[:, :leading]
+        np.testing.assert_allclose(to_numpy(rotation.leading(x, leading)), expected, atol=1e-8 * np.abs(expected).max())
+
+
 def test_one_dimension_is_kept(backend: Backend, rng: np.random.Generator) -> None:
     x = rng.standard_normal((5, 1))
     rotation = Rotation().fit(backend.array(x))

@@ -52,12 +52,13 @@ def index(
 
     Example: faemb index photos --out photos.faemb
     """
-    from faemb.collection import Collection
+    from faemb.collection import Collection, images_in
 
+    places = images_in(images)
     chosen = _model(model, preset, variant, detector, network, max_features, rotation_invariant, max_side)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind) as collection:
         with Live(quiet) as progress:
-            report = collection.add(images, jobs=jobs, progress=progress)
+            report = collection.add(places, jobs=jobs, progress=progress)
         _told(report, collection, quiet)
     failed_if_nothing_was_read(report)
 

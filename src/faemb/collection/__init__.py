@@ -1,9 +1,22 @@
 """Collections: pictures in a folder on disk that can be searched, added to and removed from, for years."""
 
 from faemb.collection.answers import Answer, Group, Hit, Info
-from faemb.collection.collection import Collection
+from faemb.collection.collection import Collection, Places, images_in
 from faemb.collection.model import Model, new_model
 from faemb.collection.without import encode_images, fit_model
 from faemb.collection.writing import Report
 
-__all__ = ["Answer", "Collection", "Group", "Hit", "Info", "Model", "Report", "encode_images", "fit_model", "new_model"]
+__all__ = [
+    "Answer",
+    "Collection",
+    "Group",
+    "Hit",
+    "Info",
+    "Model",
+    "Places",
+    "Report",
+    "encode_images",
+    "fit_model",
+    "images_in",
+    "new_model",
+]

@@ -217,6 +217,9 @@ class Catalogue:
         total = np.cumsum([entry.features for entry in entries])
         return entries[: max(1, int(np.searchsorted(total, most_features, side="right")))]
 
+    def ids(self, condition: str) -> list[int]:
+        return [int(image) for (image,) in self._all(f"select id from images where {condition}")]  # noqa: S608
+
     def count(self, condition: str = "true") -> int:
         return int(self._one(f"select count(*) from images where {condition}"))  # noqa: S608
 

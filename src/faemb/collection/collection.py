@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from faemb.collection.answers import Answer, Group, Hit, Info
 from faemb.collection.backends import BACKENDS, backend_for
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, mend
-from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
+from faemb.collection.duplicates import DEFAULT_THRESHOLD, FEW_FEATURES, connected, linked
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.layout import Layout
 from faemb.collection.model import BATCH, Model
@@ -131,18 +131,17 @@ class Collection:
 
     def add(self, images: Any, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Files and folders; folders are remembered for `update`. Images that have not changed are passed over."""
-        places, found = _found(images)
+        places = images_in(images)
         with self._changing(progress) as writer:
             with self._catalogue.change():
-                for place in map(Path, places):
-                    if place.is_dir():
-                        self._catalogue.add_folder(self.layout.name_of(place))
-            return self._brought_in(writer, found, jobs)
+                for folder in places.folders:
+                    self._catalogue.add_folder(self.layout.name_of(folder))
+            return self._brought_in(writer, places.found, jobs)
 
     def gather_and_learn(self, images: Any, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Only what a model needs: nothing is encoded."""
         start, report = time.monotonic(), Report()
-        _, found = _found(images)
+        found = images_in(images).found
         with self._changing(progress) as writer:
             writer.gather(found.images, self.model.extractor, jobs, report)
             self._learn(writer, self.model)
@@ -385,7 +384,8 @@ class Collection:
         self._require_searchable()
         with self._looking() as view:
             kind = backend_for(index or self._about["index"], len(view.slots))
-            pairs = linked(view, threshold, kind, progress or (lambda stage, done, total: None))
+            few = np.isin(view.ids, self._catalogue.ids(f"features < {FEW_FEATURES}"))
+            pairs = linked(view, few, threshold, kind, progress or (lambda stage, done, total: None))
             return [
                 Group([self.layout.path_of(self._path(int(view.ids[place]))) for place in places], score)
                 for places, score in connected(pairs)
@@ -482,12 +482,22 @@ class _Changing:
         self._lock.__exit__(*failure)
 
 
-def _found(images: Any) -> tuple[list[Any], Found]:
+class Places(NamedTuple):
+    """Folders and files to take images from, and what is there."""
+
+    folders: list[Path]
+    found: Found
+
+
+def images_in(images: Any) -> Places:
+    """Look once, and before anything is made: there may be no images at all."""
+    if isinstance(images, Places):
+        return images
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     found = find_images(places)
     if not found.images:
         raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}")
-    return places, found
+    return Places([place for place in map(Path, places) if place.is_dir()], found)
 
 
 def _query_name(query: Any) -> str:

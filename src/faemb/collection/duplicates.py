@@ -1,14 +1,14 @@
 """Groups of images that show the same: near-duplicates, edits and crops.
 
 Every image is a query; two images whose similarity reaches the threshold are connected, and what is connected is a
-group.
+group. Images with next to nothing to compare are connected to their copies only.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.model import Coded
@@ -19,20 +19,27 @@ DEFAULT_THRESHOLD = 0.3
 _NEIGHBOURS = 32
 """Compared per image: larger groups hold together through their members."""
 _BLOCK = 256
+FEW_FEATURES = 10
+_COPY = 0.95
+"""What an image with fewer features must reach to be linked: one or two look alike in any two pictures of a night."""
 
 
 def linked(
-    view: View, threshold: float, kind: type[Backend] | None, progress: Progress
+    view: View, few: Bool[np.ndarray, " n"], threshold: float, kind: type[Backend] | None, progress: Progress
 ) -> Iterator[tuple[int, int, float]]:
-    """Pairs of places in `view.slots` whose similarity reaches the threshold, most of them seen from both sides."""
+    """Pairs of places in `view.slots` whose similarity reaches the threshold, most of them seen from both sides.
+
+    `few` says which images have few features.
+    """
     total = len(view.slots)
+    least = np.where(few, max(threshold, _COPY), threshold)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]
         queries = Coded(*(np.ascontiguousarray(part[slots]) for part in view.data))
         found = view.search(queries, _NEIGHBOURS + 1, kind)
         for k in range(len(slots)):
-            yield from _pairs(start + k, found.rows[k], found.scores[k], threshold)
+            yield from _pairs(start + k, found.rows[k], found.scores[k], least)
     progress("duplicates", total, total)
 
 
@@ -57,11 +64,11 @@ def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], 
 
 
 def _pairs(
-    place: int, others: Int[np.ndarray, " k"], scores: Float[np.ndarray, " k"], threshold: float
+    place: int, others: Int[np.ndarray, " k"], scores: Float[np.ndarray, " k"], least: Float[np.ndarray, " n"]
 ) -> Iterator[tuple[int, int, float]]:
     for other, score in zip(others, scores, strict=True):
         # An approximate index may see a pair from one side only, so both sides count; the smaller place comes first.
-        if other >= 0 and other != place and score >= threshold:
+        if other >= 0 and other != place and score >= max(least[place], least[other]):
             yield min(place, int(other)), max(place, int(other)), float(score)
 
 

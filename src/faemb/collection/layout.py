@@ -27,7 +27,7 @@ _ESCAPED = re.compile("\0([0-9a-f]{4})")
 
 class Layout:
     def __init__(self, folder: Path) -> None:
-        self.folder = Path(os.path.abspath(folder))
+        self.folder = _where_it_lies(Path(os.path.abspath(folder)))
 
     @property
     def catalogue(self) -> Path:
@@ -74,6 +74,12 @@ class Layout:
     def path_of(self, name: str) -> Path:
         """The file that a stored name means, now."""
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
+
+
+def _where_it_lies(folder: Path) -> Path:
+    """The folder by the name that was used, unless that is a link from elsewhere: names are relative to its place."""
+    real = Path(os.path.realpath(folder))
+    return folder if real.parent == Path(os.path.realpath(folder.parent)) else real
 
 
 def _is_stale(name: str, generation: int) -> bool:

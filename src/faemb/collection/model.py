@@ -138,7 +138,7 @@ class Model(Component):
 
     def _first(self, vectors: Float[np.ndarray, "B D"]) -> Float[np.ndarray, "B s"]:
         assert self.rotation is not None  # noqa: S101
-        return self.rotation.transform(vectors)[:, : self.short_width]
+        return self.rotation.leading(vectors, self.short_width)
 
     def _bits(self, directions: int) -> int:
         """As many as asked for, or as the images can teach, which copies of an image cannot: a multiple of 8, or 0."""

@@ -1,0 +1,54 @@
+"""A collection of image vectors that no image has: enough of them to time search."""
+
+from pathlib import Path
+
+import numpy as np
+
+from faemb import VLAD, Encoder
+from faemb.binary import ITQ
+from faemb.collection import Collection
+from faemb.collection.catalogue import Catalogue
+from faemb.collection.layout import Layout
+from faemb.collection.model import BITS, SHORT, Model
+from faemb.collection.writing import Writer, only_writer
+from faemb.features import HessianAffine
+from faemb.normalise import unit_length
+from faemb.rotation import Rotation
+
+VECTORS, QUERIES = 100_000, 64
+
+
+def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
+    """Unit vectors around common centres, as those of pictures of things are."""
+    rng, centres = np.random.default_rng(seed), np.random.default_rng(99).standard_normal((2000, SHORT), np.float32)
+    return unit_length(
+        centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, SHORT), np.float32)
+    )
+
+
+def synthetic_model() -> Model:
+    """Vectors have the length of short ones; the rotation and the code are learned, the rest is only there."""
+    vectors = synthetic_vectors(4 * SHORT, seed=2)
+    encoder = Encoder(VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32)))
+    model = Model(HessianAffine(), encoder, rotation=Rotation("rotate", max_axes=SHORT).fit(vectors))
+    model.code = ITQ(BITS, iterations=5).fit(model.rotation.leading(vectors, SHORT))
+    return model
+
+
+def synthetic_collection(folder: Path, vectors: np.ndarray) -> None:
+    model = synthetic_model()
+    Collection.create(folder, model).close()
+    layout = Layout(folder)
+    catalogue = Catalogue(layout.catalogue)
+    blank = {"hash": "", "bytes": 0, "changed": 0, "width": 1, "height": 1}
+    with only_writer(layout):
+        writer = Writer(layout, catalogue)
+        for start in range(0, len(vectors), 4096):
+            part = vectors[start : start + 4096]
+            names = [f"{start + k}.jpg" for k in range(len(part))]
+            with catalogue.change():
+                for name in names:
+                    catalogue.put({"path": name, "features": 1, **blank})
+            entries = [catalogue.entry(name) for name in names]
+            writer.place([entry for entry in entries if entry is not None], model.coded(part), model)
+    catalogue.close()
