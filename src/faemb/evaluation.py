@@ -7,6 +7,9 @@ measure and is left out of means. Measures are fractions from 0 to 1, except the
 Measures: AP, the precision-recall curve integrated by trapezoids (Oxford buildings' compute_ap, INRIA Holidays, and
 revisited Oxford and Paris [RITAC18]); mP@k, precision among the first k, or fewer where all relevant images come
 sooner [RITAC18]; N-S, how many of the four images of an object come first [NS06].
+
+[RITAC18]: Radenovic et al., "Revisiting Oxford and Paris: large-scale image retrieval benchmarking", CVPR 2018.
+[NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

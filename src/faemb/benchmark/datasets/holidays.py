@@ -2,6 +2,9 @@
 
 The last two digits of a name count the images of a group from 00, which is its query: 100000.jpg asks for 100001.jpg
 and 100002.jpg. The query is dropped from its own ranking.
+
+[JDS08]: Jegou, Douze and Schmid, "Hamming embedding and weak geometric consistency for large scale image search",
+ECCV 2008.
 """
 
 import re

@@ -6,6 +6,9 @@
     all_souls_1_junk.txt      less than that
 
 Good and ok are relevant, junk is removed. The query stays in its ranking, and counts, since it is among the good.
+
+[PCISZ07]: Philbin et al., "Object retrieval with large vocabularies and fast spatial matching", CVPR 2007.
+[PCISZ08]: Philbin et al., "Lost in quantization", CVPR 2008.
 """
 
 from collections.abc import Callable

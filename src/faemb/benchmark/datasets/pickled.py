@@ -136,5 +136,5 @@ class _Machine:
 
 def _allowed(name: str) -> _Name:
     if name not in _NAMES:
-        raise _Refused(f"the function {name.replace(' ', '.')}")
+        raise _Refused(f"the function {'.'.join(name[:80].split())}")
     return _Name(name)

@@ -7,6 +7,8 @@ box `bbx` and three lists of numbers into `imlist`: `easy`, `hard`, `junk`. Quer
     easy        easy          hard, junk
     medium      easy, hard    junk
     hard        hard          easy, junk
+
+[RITAC18]: Radenovic et al., "Revisiting Oxford and Paris: large-scale image retrieval benchmarking", CVPR 2018.
 """
 
 from functools import partial

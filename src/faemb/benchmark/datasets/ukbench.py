@@ -1,6 +1,8 @@
 """UKBench: four images of each object, one after the other by number; each of them is a query. [NS06]
 
 The N-S score counts how many of an object's images are among the first four; the query is one of them, and stays.
+
+[NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
 """
 
 import re
