@@ -1,26 +1,123 @@
-"""Average precision, as the benchmarks of instance search define it.
+"""How good rankings are, as the benchmarks of instance search define it.
 
-Conventions: the precision-recall curve is integrated by trapezoids (Oxford buildings' compute_ap, INRIA Holidays,
-revisited Oxford and Paris); images that are junk for a query, and the query itself where a benchmark drops it, are
-removed from the ranking before anything is counted.
+Conventions: a ranking holds distinct images by number, best first. Images that are junk for a query, and the query
+itself where a benchmark drops it, are removed before anything is counted. A query without relevant images has no
+measure and is left out of means. Measures are fractions from 0 to 1, except the N-S score, from 0 to 4.
+
+Measures: AP, the precision-recall curve integrated by trapezoids (Oxford buildings' compute_ap, INRIA Holidays, and
+revisited Oxford and Paris [RITAC18]); mP@k, precision among the first k, or fewer where all relevant images come
+sooner [RITAC18]; N-S, how many of the four images of an object come first [NS06].
+
+[RITAC18]: Radenovic et al., "Revisiting Oxford and Paris: large-scale image retrieval benchmarking", CVPR 2018.
+[NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
 
 from faemb.errors import InputError
 
+Ranking = Iterable[int]
+Scores = Sequence[float | None] | Float[np.ndarray, " N"]
 
-def average_precision(ranking: Iterable[int], relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
-    """Area under the precision-recall curve of one ranking of distinct images, best first; those absent are missed."""
-    skipped = {int(image) for image in ignored}
-    wanted = {int(image) for image in relevant} - skipped
-    if not wanted:
-        raise InputError("a query without relevant images has no average precision; leave it out of the mean")
-    area, found = 0.0, 0
-    judged = (image for image in dict.fromkeys(int(image) for image in ranking) if image not in skipped)
-    for position, image in enumerate(judged):
-        if image in wanted:
-            before = found / position if position else 1.0
-            found += 1
-            area += (before + found / (position + 1)) / (2 * len(wanted))
-    return area
+OBJECT_VIEWS = 4
+"""Images of each object of UKBench, and so the best N-S score."""
+
+
+class Judgement(NamedTuple):
+    """What counts for one query, by number of image."""
+
+    relevant: Iterable[int]
+    ignored: Iterable[int] = ()
+
+
+def ranked(scores: Scores) -> Int[np.ndarray, " N"]:
+    """Images by falling score; of equal scores the lower number comes first, so that a ranking can be repeated.
+
+    None, or minus infinity, is the score of an image without features: such images come last.
+    """
+    given = scores if isinstance(scores, np.ndarray) else [-np.inf if score is None else score for score in scores]
+    values = np.asarray(given, dtype=np.float64)
+    if np.isnan(values).any():
+        raise InputError(f"the score of image {int(np.isnan(values).argmax())} is NaN; expected a number, or None")
+    return np.argsort(-values, kind="stable")
+
+
+def average_precision(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
+    """Area under the precision-recall curve of one ranking; relevant images that it lacks are missed."""
+    places, wanted = _places(ranking, relevant, ignored)
+    found = np.arange(len(places))
+    before = np.where(places > 0, found / np.maximum(places, 1), 1.0)
+    return float(np.sum(before + (found + 1) / (places + 1)) / (2 * wanted))
+
+
+def precision_at(k: int, ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
+    """The part of the first k that is relevant; where the last relevant image comes sooner, only up to there.
+
+    So a query with fewer than k relevant images can reach 1. An image that the ranking lacks counts as far behind.
+    """
+    if k < 1:
+        raise InputError(f"precision at {k} was asked for; expected at least 1")
+    places, wanted = _places(ranking, relevant, ignored)
+    depth = min(k, int(places[-1]) + 1) if len(places) == wanted else k
+    return int(np.sum(places < depth)) / depth
+
+
+def views_first(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
+    """The N-S score of one query: how many of the first four are relevant, the query itself among them."""
+    places, _ = _places(ranking, relevant, ignored)
+    return float(np.sum(places < OBJECT_VIEWS))
+
+
+def mean_average_precision(rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
+    return _mean(average_precision, rankings, judgements)
+
+
+def mean_precision_at(k: int, rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
+    return _mean(partial(precision_at, k), rankings, judgements)
+
+
+def ns_score(rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
+    return _mean(views_first, rankings, judgements)
+
+
+MEASURES: Mapping[str, Callable[[Iterable[Ranking], Iterable[Judgement]], float]] = {
+    "mAP": mean_average_precision,
+    "mP@1": partial(mean_precision_at, 1),
+    "mP@5": partial(mean_precision_at, 5),
+    "mP@10": partial(mean_precision_at, 10),
+    "N-S": ns_score,
+}
+"""By the names under which benchmarks report them."""
+
+
+def _mean(measure: Callable[..., float], rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
+    """Rankings may be a generator: each is needed once, and together they may be too many to hold."""
+    values = []
+    for ranking, (relevant, ignored) in zip(rankings, judgements, strict=True):
+        wanted, skipped = set(relevant), set(ignored)
+        if wanted - skipped:
+            values.append(measure(ranking, wanted, skipped))
+    if not values:
+        raise InputError("no query has relevant images, so there is no mean; check the ground truth")
+    return float(np.mean(values))
+
+
+def _places(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int]) -> tuple[Int[np.ndarray, " found"], int]:
+    """Where the relevant images stand, from 0, once the ignored are removed; and how many there should be."""
+    skipped, order = _numbers(ignored), _numbers(ranking)
+    wanted = np.setdiff1d(_numbers(relevant), skipped)
+    if not wanted.size:
+        raise InputError("a query without relevant images has no measure; leave it out of the mean")
+    if (np.diff(np.sort(order)) == 0).any():
+        raise InputError("a ranking holds an image twice; expected every image at most once")
+    judged = order[~np.isin(order, skipped)]
+    return np.flatnonzero(np.isin(judged, wanted)), wanted.size
+
+
+def _numbers(images: Iterable[int]) -> Int[np.ndarray, " N"]:
+    return np.asarray(images if isinstance(images, np.ndarray) else list(images), dtype=np.int64)

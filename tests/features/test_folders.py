@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faemb.errors import InputError
-from faemb.features.folders import SUFFIXES, common_folder, find_images
+from faemb.features.folders import SUFFIXES, common_folder, files_below, find_images
 
 Tree = Callable[..., Path]
 
@@ -138,6 +138,12 @@ def test_what_is_not_there_is_explained(tree, name):
     folder = tree("a.jpg")
     with pytest.raises(InputError, match="there is no file or folder"):
         find_images([folder, folder / name])
+
+
+def test_files_below_are_those_that_are_wanted(tree):
+    folder = tree("b.jpg", "gt/labels.txt", "gt/a.jpg", ".hidden.txt")
+    assert list(files_below(folder)) == find_images([folder]).images
+    assert list(files_below(folder, lambda path: path.suffix == ".txt")) == [folder / "gt" / "labels.txt"]
 
 
 def test_nothing_in_nothing(tree):

@@ -1,7 +1,7 @@
 """Which images are meant: files as named, folders searched through."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ def find_images(places: Iterable[Any]) -> Found:
     unreadable: list[str] = []
     for place in map(Path, places):
         if place.is_dir():
-            found = list(_below(place, frozenset(), unreadable))
+            found = list(_below(place, is_image, frozenset(), unreadable))
         elif place.is_file():
             found = [place]
         elif place.exists():
@@ -37,6 +37,24 @@ def find_images(places: Iterable[Any]) -> Found:
         for image in found:
             images.setdefault(os.path.abspath(image), image)
     return Found(list(images.values()), list(dict.fromkeys(unreadable)))
+
+
+def is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iterator[Path]:
+    """Such files in a folder and below, as `find_images` finds them, one at a time: there may be millions.
+
+    A folder that cannot be read is an error, once all before it have come.
+    """
+    unreadable: list[str] = []
+    for path in _below(folder, wanted, frozenset(), unreadable):
+        if unreadable:
+            break
+        yield path
+    if unreadable:
+        raise InputError(f"{unreadable[0]}; allow it to be read")
 
 
 def common_folder(places: Iterable[Any]) -> Path:
@@ -50,7 +68,9 @@ def common_folder(places: Iterable[Any]) -> Path:
         raise InputError("the images lie on several drives; give those of one drive at a time") from None
 
 
-def _below(folder: Path, above: frozenset[tuple[int, int]], unreadable: list[str]) -> Iterator[Path]:
+def _below(
+    folder: Path, wanted: Callable[[Path], bool], above: frozenset[tuple[int, int]], unreadable: list[str]
+) -> Iterator[Path]:
     try:
         status = folder.stat()
         with os.scandir(folder) as listing:
@@ -63,6 +83,6 @@ def _below(folder: Path, above: frozenset[tuple[int, int]], unreadable: list[str
         return
     for path in (Path(entry.path) for entry in entries if not entry.name.startswith(".")):
         if os.path.isdir(path):  # unlike the methods of an entry these two never raise, as on a link to itself
-            yield from _below(path, above | {here}, unreadable)
-        elif path.suffix.lower() in SUFFIXES and os.path.isfile(path):
+            yield from _below(path, wanted, above | {here}, unreadable)
+        elif wanted(path) and os.path.isfile(path):
             yield path

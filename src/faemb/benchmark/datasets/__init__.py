@@ -1,0 +1,8 @@
+"""Datasets of benchmarks, read from the files that their authors distribute."""
+
+from faemb.benchmark.datasets.checking import Checked, Sum, checked
+from faemb.benchmark.datasets.dataset import Dataset, Query
+from faemb.benchmark.datasets.kind import STANDARD, Kind
+from faemb.benchmark.datasets.opening import KINDS, open_dataset
+
+__all__ = ["KINDS", "STANDARD", "Checked", "Dataset", "Kind", "Query", "Sum", "checked", "open_dataset"]

@@ -1,0 +1,80 @@
+"""The one form in which every benchmark is read: images by number, queries, what counts for each of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+
+from faemb.errors import InputError
+from faemb.evaluation import Judgement
+from faemb.features.folders import files_below
+from faemb.features.region import Box
+
+
+@dataclass(frozen=True)
+class Query:
+    """Relevant images and junk are numbers of the dataset's images; all others are wrong answers."""
+
+    image: Path
+    number: int | None
+    """Of the query among the images; None where queries are kept apart from them."""
+    relevant: tuple[int, ...]
+    junk: tuple[int, ...] = ()
+    """Neither right nor wrong: removed from the ranking before anything is counted."""
+    box: Box | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    name: str
+    kind: str
+    folder: Path
+    images: tuple[Path, ...]
+    protocols: Mapping[str, tuple[Query, ...]]
+    """The same queries in the same order, judged in one way or in several."""
+    query_stays: bool
+    """In its own ranking, where it counts if it is among the relevant; otherwise it is dropped."""
+    measures: tuple[str, ...]
+    note: str = ""
+    missing: tuple[str, ...] = ()
+    """Names of images that the complete benchmark has, as far as they are known."""
+    distractors: tuple[Path, ...] = ()
+    """Folders of images that are wrong answers to every query."""
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """Those of the first protocol: images and boxes are the same in all."""
+        return next(iter(self.protocols.values()))
+
+    def judgements(self, protocol: str) -> list[Judgement]:
+        """What `faemb.evaluation` needs to know of each query."""
+        return [Judgement(query.relevant, self._ignored(query)) for query in self.protocols[protocol]]
+
+    def _ignored(self, query: Query) -> tuple[int, ...]:
+        dropped = () if self.query_stays or query.number is None else (query.number,)
+        return (*query.junk, *dropped)
+
+    def with_distractors(self, place: str | PathLike[str]) -> "Dataset":
+        """The same queries among more images; names may be those of the dataset's own, since paths differ."""
+        folder = Path(place)
+        if not folder.is_dir():
+            raise InputError(f"there is no folder {folder}; expected one with distractor images")
+        if _overlap(folder, self.folder) or any(_overlap(folder, other) for other in self.distractors):
+            raise InputError(f"the distractors in {folder} are already part of {self.name}; move them beside it")
+        if next(files_below(folder), None) is None:
+            raise InputError(f"{folder} holds no images; expected distractors")
+        return replace(self, distractors=(*self.distractors, folder))
+
+    def distractor_images(self) -> Iterator[Path]:
+        """One at a time, since there may be millions; always in the same order."""
+        return chain.from_iterable(files_below(folder) for folder in self.distractors)
+
+    def every_image(self) -> Iterator[Path]:
+        """The dataset's own, by number, then the distractors, which continue the numbers."""
+        return chain(self.images, self.distractor_images())
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    first, second = one.resolve(), other.resolve()
+    return first.is_relative_to(second) or second.is_relative_to(first)

@@ -1,0 +1,73 @@
+"""INRIA Holidays: names of files are the ground truth. [JDS08]
+
+The last two digits of a name count the images of a group from 00, which is its query: 100000.jpg asks for 100001.jpg
+and 100002.jpg. The query is dropped from its own ranking.
+
+[JDS08]: Jegou, Douze and Schmid, "Hamming embedding and weak geometric consistency for large scale image search",
+ECCV 2008.
+"""
+
+import re
+from pathlib import Path
+
+from faemb.benchmark.datasets.contents import Contents
+from faemb.benchmark.datasets.dataset import Query
+from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
+from faemb.benchmark.datasets.names import require_distinct, shown
+from faemb.errors import InputError
+
+_NAME = re.compile(r"\d{6,}")
+_GROUPS = range(1000, 1500)
+"""Of the complete dataset."""
+
+
+def read_holidays(contents: Contents) -> GroundTruth:
+    odd = [path.name for path in contents.images if not _is_numbered(path)]
+    if odd:
+        raise InputError(
+            f"{contents.folder} holds {len(odd)} images that are not named by a number of six digits, as Holidays are, "
+            f"such as {shown(odd)}; give other images as distractors, from a folder of their own"
+        )
+    require_distinct(contents.images)
+    queries = _queries(contents)
+    if not queries:
+        raise InputError(f"{contents.folder} holds no query of Holidays with its group, as 100000.jpg with 100001.jpg")
+    here = {path.stem for path in contents.images}
+    missing = tuple(f"{group}00.jpg" for group in _GROUPS if f"{group}00" not in here)
+    return GroundTruth(contents.images, {STANDARD: queries}, missing=missing)
+
+
+def _queries(contents: Contents) -> tuple[Query, ...]:
+    """Of groups whose query is there, and something to find."""
+    groups: dict[int, list[int]] = {}
+    for number, path in enumerate(contents.images):
+        groups.setdefault(int(path.stem) // 100, []).append(number)
+    queries = []
+    for numbers in groups.values():
+        first = [number for number in numbers if int(contents.images[number].stem) % 100 == 0]
+        relevant = tuple(number for number in numbers if number not in first)
+        if first and relevant:
+            queries.append(Query(contents.images[first[0]], first[0], relevant))
+    return tuple(queries)
+
+
+def _fits(contents: Contents) -> bool:
+    return all(map(_is_numbered, contents.images)) and bool(_queries(contents))
+
+
+def _is_numbered(path: Path) -> bool:
+    return _NAME.fullmatch(path.stem) is not None
+
+
+HOLIDAYS = Kind(
+    name="holidays",
+    title="INRIA Holidays",
+    layout="images named by number, such as 100000.jpg, in the folder or below (as in jpg/); no ground truth is needed",
+    measures=("mAP",),
+    query_stays=False,
+    fits=_fits,
+    read=read_holidays,
+    images=(1491,),
+    queries=500,
+    by_names=True,
+)

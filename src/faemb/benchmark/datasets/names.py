@@ -1,0 +1,56 @@
+"""From the names that ground truth gives to images to their numbers."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from faemb.benchmark.datasets.contents import Contents
+from faemb.errors import InputError
+
+SHOWN = 3
+"""Names in an error; the count says how many more there are."""
+
+
+class Names:
+    """An image answers to its path below the folder, to its file name, and to its file name without suffix."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._folder, self._images = contents.folder, contents.images
+        self._numbers: dict[str, list[int]] = {}
+        for number, path in enumerate(contents.images):
+            for name in {path.relative_to(contents.folder).as_posix(), path.name, path.stem}:
+                self._numbers.setdefault(name, []).append(number)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._numbers
+
+    def number(self, name: str) -> int:
+        found = self._numbers[name]
+        if len(found) > 1:
+            places = " and ".join(str(self._images[number]) for number in found[:2])
+            raise InputError(f"{name} may be {places}; keep one of them, or name it by its path in the folder")
+        return found[0]
+
+    def numbers(self, names: Iterable[str]) -> tuple[int, ...]:
+        """Each once, in the order given."""
+        return tuple(dict.fromkeys(self.number(name) for name in names))
+
+    def require(self, names: Iterable[str], source: Path) -> None:
+        """Refuse ground truth that names images which are not there."""
+        absent = [name for name in dict.fromkeys(names) if name not in self]
+        if absent:
+            raise InputError(
+                f"{source} names {len(absent)} images that are not in {self._folder}, such as {shown(absent)}; "
+                "add them, or correct the file"
+            )
+
+
+def require_distinct(images: Sequence[Path]) -> None:
+    """Refuse images that lie there twice, as copies or thumbnails: they would be wrong answers, or right ones."""
+    seen: dict[str, Path] = {}
+    for path in images:
+        if seen.setdefault(path.stem, path) is not path:
+            raise InputError(f"{seen[path.stem]} and {path} have the same name; keep one of them")
+
+
+def shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN])

@@ -1,0 +1,70 @@
+"""UKBench: four images of each object, one after the other by number; each of them is a query. [NS06]
+
+The N-S score counts how many of an object's images are among the first four; the query is one of them, and stays.
+
+[NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
+"""
+
+import re
+from pathlib import Path
+
+from faemb.benchmark.datasets.contents import Contents
+from faemb.benchmark.datasets.dataset import Query
+from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
+from faemb.benchmark.datasets.names import require_distinct, shown
+from faemb.errors import InputError
+from faemb.evaluation import OBJECT_VIEWS
+
+_NAME = re.compile(r"ukbench(\d{5})")
+_IMAGES = 10_200
+
+
+def read_ukbench(contents: Contents) -> GroundTruth:
+    odd = [path.name for path in contents.images if not _NAME.fullmatch(path.stem)]
+    if odd:
+        raise InputError(
+            f"{contents.folder} holds {len(odd)} images with other names than ukbench00000.jpg, such as {shown(odd)}; "
+            "give other images as distractors, from a folder of their own"
+        )
+    require_distinct(contents.images)
+    queries = _queries(contents)
+    if not queries:
+        raise InputError(f"{contents.folder} holds no object with its four images, as ukbench00000.jpg to 00003.jpg")
+    here = {_number(path) for path in contents.images}
+    missing = tuple(f"ukbench{number:05}.jpg" for number in range(_IMAGES) if number not in here)
+    return GroundTruth(contents.images, {STANDARD: queries}, _note(len(contents.images) - len(queries)), missing)
+
+
+def _queries(contents: Contents) -> tuple[Query, ...]:
+    """Only of objects with all their images: others cannot reach a score of 4."""
+    objects: dict[int, list[int]] = {}
+    for number, path in enumerate(contents.images):
+        objects.setdefault(_number(path) // OBJECT_VIEWS, []).append(number)
+    whole = [tuple(numbers) for numbers in objects.values() if len(numbers) == OBJECT_VIEWS]
+    return tuple(Query(contents.images[number], number, numbers) for numbers in whole for number in numbers)
+
+
+def _note(others: int) -> str:
+    return f"{others} images of objects that are not there with all four are no queries" if others else ""
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("ukbench"))
+
+
+def _fits(contents: Contents) -> bool:
+    return all(_NAME.fullmatch(path.stem) for path in contents.images) and bool(_queries(contents))
+
+
+UKBENCH = Kind(
+    name="ukbench",
+    title="UKBench",
+    layout="images named ukbench00000.jpg and so on, in the folder or below; no ground truth is needed",
+    measures=("N-S", "mAP"),
+    query_stays=True,
+    fits=_fits,
+    read=read_ukbench,
+    images=(_IMAGES,),
+    queries=_IMAGES,
+    by_names=True,
+)

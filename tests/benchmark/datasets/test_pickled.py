@@ -1,0 +1,147 @@
+"""Pickles are read and never run."""
+
+import os
+import pickle
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faemb.benchmark.datasets import pickled
+from faemb.benchmark.datasets.pickled import unpickled
+from faemb.benchmark.datasets.pickled_numbers import numbers
+from faemb.errors import InputError
+
+PROTOCOLS = (2, 3, 4, 5)
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+plain = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pickles") / "gnd.pkl"
+
+
+def written(file: Path, data: bytes) -> Path:
+    file.write_bytes(data)
+    return file
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=plain, protocol=st.sampled_from((3, 4, 5)))
+def test_plain_data_comes_out_as_it_went_in(file: Path, value: Any, protocol: int) -> None:
+    assert unpickled(written(file, pickle.dumps(value, protocol))) == value
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("dtype", ["<i8", ">i4", "u1", "f4", "<f8"])
+@pytest.mark.parametrize("values", [[], [0], [3, 1, 200]], ids=str)
+def test_arrays_become_lists(file: Path, protocol: int, dtype: str, values: list[int]) -> None:
+    array = np.array(values, dtype=dtype)
+    assert numbers(unpickled(written(file, pickle.dumps(array, protocol)))) == values
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_numbers_of_numpy_in_a_list_are_numbers(file: Path, protocol: int) -> None:
+    value = [np.int64(3), 4, np.float32(0.5)]
+    assert numbers(unpickled(written(file, pickle.dumps(value, protocol)))) == [3, 4, 0.5]
+
+
+def test_arrays_of_older_numpy_and_python_are_read(file: Path) -> None:
+    """As NumPy 1 named its modules, and as Python 2 wrote bytes."""
+    data = pickle.dumps(np.array([7, 8]), 2).replace(b"numpy._core", b"numpy.core")
+    assert numbers(unpickled(written(file, data))) == [7, 8]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_shared_is_read(file: Path, protocol: int) -> None:
+    shared = ["a"]
+    assert unpickled(written(file, pickle.dumps([shared, shared], protocol))) == [["a"], ["a"]]
+
+
+class Hostile:
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_hostile_pickle_does_nothing(file: Path, protocol: int) -> None:
+    victim = file.with_name("victim")
+    data = pickle.dumps({"gnd": Hostile(os.mkdir, str(victim))}, protocol)
+    with pytest.raises(InputError, match=r"gnd\.pkl is refused, since it asks for the function \w+\.mkdir; get it"):
+        unpickled(written(file, data))
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Hostile(eval, "1"),
+        Hostile(getattr, "a", "b"),
+        Hostile(np.load, "x.npy"),
+        np.array([{}, None], dtype=object),
+        {1, 2},
+        {("a",): 1},
+        complex(1, 2),
+    ],
+    ids=["eval", "getattr", "numpy-load", "objects", "set", "keys", "complex"],
+)
+def test_what_data_has_no_need_of_is_refused(file: Path, value: Any) -> None:
+    with pytest.raises((InputError, ValueError), match=r"is refused|instead of|something else"):
+        numbers(unpickled(written(file, pickle.dumps(value, 4))))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"hello",
+        b"\x80\x04.",
+        b"\x80\x04K\x01K\x02.",  # two results
+        b"\x80\x04h\x05.",  # remembered nowhere
+        b"\x80\x04]e.",  # no mark
+        b"\x80\x04K\x01K\x02R.",  # a number called
+        b"\x80\x04]}b.",  # a list with a state
+        b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.",  # eight exbibytes announced
+    ],
+    ids=repr,
+)
+def test_damage_is_explained(file: Path, data: bytes) -> None:
+    with pytest.raises(InputError, match="is not a pickle, or is damaged"):
+        unpickled(written(file, data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(place=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 10_000))
+def test_any_damage_ends_well(file: Path, place: int, value: int, cut: int) -> None:
+    data = bytearray(pickle.dumps({"gnd": [{"easy": np.arange(9), "bbx": [1.0, 2.0]}], "imlist": ["a", "b"]}, 4))
+    data[place % len(data)] = value
+    with suppress(InputError):
+        unpickled(written(file, bytes(data[: cut % len(data) + 1])))
+
+
+def test_a_far_place_in_the_memory_costs_nothing(file: Path) -> None:
+    assert unpickled(written(file, b"\x80\x04K\x01r\xff\xff\xff\x7f.")) == 1
+
+
+def test_a_large_file_is_not_read(file: Path, monkeypatch) -> None:
+    monkeypatch.setattr(pickled, "LARGEST", 100)
+    with pytest.raises(InputError, match="is larger than 100 bytes"):
+        unpickled(written(file, pickle.dumps(list(range(1000)))))
+
+
+def test_a_missing_file_is_explained(file: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        unpickled(file.with_name("gone.pkl"))
