@@ -89,7 +89,7 @@ def _run(content: Any, path: Path) -> Run:
     if not isinstance(content, dict) or content.pop("version", None) != VERSION:
         raise FormatError(f"{path} was not written by this version of faemb; run the benchmark again")
     try:
-        parts = {
+        parts: dict[str, Any] = {
             "dataset": Used(**content.pop("dataset")),
             "learning": tuple(Used(**used) for used in content.pop("learning")),
             "distractors": tuple(Used(**used) for used in content.pop("distractors")),
