@@ -143,8 +143,14 @@ class Encoder(Component):
             )
         if self.rotation is not None:
             shown = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
-            self.rotation.fit(self._before_rotation(self._pooled(sets.select(shown), report, "rotation").vectors))
+            self.fit_rotation(self._pooled(sets.select(shown), report, "rotation").vectors)
         report("done", 1, 1)
+
+    def fit_rotation(self, pooled: Float[Array, "B D"]) -> "Encoder":
+        """Learn the rotation alone, from what `pool` gave for the learning images."""
+        if self.rotation is not None:
+            self.rotation.fit(self._before_rotation(pooled))
+        return self
 
     def encode(self, images: SetsLike, *, progress: Progress | None = None) -> Float[np.ndarray, "B D"]:
         """One unit-length vector per image, in NumPy; the zero vector for an image without descriptors."""
@@ -152,9 +158,20 @@ class Encoder(Component):
 
     def explain(self, images: SetsLike, *, progress: Progress | None = None) -> Encoded:
         """The vectors, and the weight of every descriptor in them."""
+        pooled = self._pooled_of(images, progress)
+        return pooled._replace(vectors=self.finish(pooled.vectors))
+
+    def pool(self, images: SetsLike, *, progress: Progress | None = None) -> Float[Array, "B D"]:
+        """Aggregated vectors before they are normalised: the costly part of `encode`, which `finish` completes."""
+        return self._pooled_of(images, progress).vectors
+
+    def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
+        """From aggregated vectors to image vectors: power law, rotation, first components, unit length."""
+        return to_numpy(self._finish(pooled))
+
+    def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
         sets = self._on_device(as_sets(images, width=self.width))
-        pooled = self._pooled(sets, progress or (lambda stage, done, total: None), "encode")
-        return pooled._replace(vectors=to_numpy(self._finish(pooled.vectors)))
+        return self._pooled(sets, progress or (lambda stage, done, total: None), "encode")
 
     def save(self, path: Any) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""
