@@ -9,8 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +26,8 @@ from faemb.features import HessianAffine, Image, LocalFeatures
 from faemb.features.files.vecs import read_vecs
 from faemb.projection import Projection
 from faemb.whitening import Whitening
+from processes import COMMAND, PATIENCE, one_after_the_other
 
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-PATIENCE = 120.0
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
 
@@ -64,14 +62,6 @@ def tiny_model() -> Model:
         pooling="sum",
     )
     return Model(HessianAffine(max_features=40), encoder)
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
 
 
 _REMEMBERED: dict[Any, LocalFeatures] = {}

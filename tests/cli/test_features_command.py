@@ -12,9 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
-import sysconfig
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +25,7 @@ from faemb.cli import main
 from faemb.cli.console import Live
 from faemb.features import HessianAffine, job, read_features
 from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
-
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-PATIENCE = 60.0
-"""Seconds until something is taken to hang."""
+from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
 class Ended(NamedTuple):
@@ -128,28 +123,6 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert "Traceback" not in ended.err
 
 
-def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(owner) == session and state != "Z":
-            found.append(int(place.name))
-    return found
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("whom", "moment"),
@@ -187,14 +160,6 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
 
 
 # Here
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from small_collections import new_tiny_model, one_after_the_other, picture, pixels, tiny_model
 from threadpoolctl import threadpool_limits
 
 from faemb.collection import Collection, Hit, Model, Report, encode_images, fit_model, new_model, queries, writing
@@ -23,6 +22,8 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import HessianAffine, Image, LocalFeatures
 from faemb.presets import preset
 from faemb.projection import Projection
+from processes import one_after_the_other
+from small_collections import new_tiny_model, picture, pixels, tiny_model
 
 NAMES = ["a.png", "b.png", "c.jpg", "trip/d.png", "trip/e.png"]
 BLANK = "flat.png"

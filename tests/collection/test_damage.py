@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
+
+from faemb.collection import Collection, writing
+from faemb.collection.layout import Layout
+from faemb.errors import FaembError, FormatError, InputError
+from processes import one_after_the_other
 from small_collections import (
     Beside,
     assert_same,
     assert_searchable,
     names_in,
     new_tiny_model,
-    one_after_the_other,
     picture,
     pictures,
     process_beside,
     tiny_model,
     vectors_of,
 )
-
-from faemb.collection import Collection, writing
-from faemb.collection.layout import Layout
-from faemb.errors import FaembError, FormatError, InputError
 
 COUNT = 5
 FILES = ["vectors-1.f32", "short-1.f32", "codes-1.u8", "features-1.bin"]

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import pytest
-from small_collections import one_after_the_other
 from threadpoolctl import threadpool_limits
 
 from faemb.binary import ITQ
@@ -24,6 +23,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
+from processes import one_after_the_other
 
 
 @pytest.fixture(scope="module", autouse=True)

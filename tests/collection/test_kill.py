@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,13 +19,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from faemb.collection import Collection, writing
+from faemb.collection.writing import only_writer
+from faemb.errors import InputError
+from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 from small_collections import (
-    PATIENCE,
     Beside,
     Ended,
     assert_same,
     names_in,
-    one_after_the_other,
     picture,
     pictures,
     pixels,
@@ -34,10 +36,6 @@ from small_collections import (
     tiny_model,
     vectors_of,
 )
-
-from faemb.collection import Collection, writing
-from faemb.collection.writing import only_writer
-from faemb.errors import InputError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
 
@@ -239,9 +237,6 @@ def entries_of(folder: Path) -> dict[str, tuple[int, str]]:
 # The real command
 
 
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path, monkeypatch):
     """Five kills of one collection's commands: each is started again, and at the end nothing shows of it."""
@@ -305,19 +300,6 @@ def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
             os.kill(orphan, signal.SIGKILL)
 
 
-def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(owner) == session and state != "Z":
-            found.append(int(place.name))
-    return found
-
-
 def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
     """Kill the command and all its workers at once as soon as something is so; the collection is whole afterwards.
 
@@ -325,7 +307,7 @@ def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
     """
     run = subprocess.Popen([COMMAND, *arguments, "--quiet"], start_new_session=True)  # noqa: S603
     try:
-        assert wait_until(lambda: when() or run.poll() is not None)
+        assert wait_until(lambda: when() or run.poll() is not None, pause=0.005)
         assert run.poll() in (None, 0)
     finally:
         if run.poll() is None:
@@ -336,12 +318,3 @@ def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
         with Collection.open(folder) as collection:
             assert collection.check() == []
     return code == -signal.SIGKILL
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True

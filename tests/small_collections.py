@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,9 +28,7 @@ import pytest
 from faemb import Encoder, FastFAemb, Projection, Whitening
 from faemb.collection import Collection, Model
 from faemb.features import HessianAffine
-
-PATIENCE = 60.0
-"""Seconds until something is taken to hang."""
+from processes import PATIENCE, one_after_the_other
 
 
 def picture(path: Path, seed: int, size: tuple[int, int] = (120, 90)) -> Path:
@@ -66,15 +64,6 @@ def tiny_model() -> Model:
     """One that has learned; not to be changed."""
     model = new_tiny_model()
     return model.fit([model.extractor.extract(pixels(seed)).descriptors for seed in range(1000, 1008)])
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    """In place of `spread`: no workers."""
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
 
 
 def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
