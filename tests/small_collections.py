@@ -15,38 +15,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import PIL.Image
 import pytest
 
 from faemb import Encoder, FastFAemb, Projection, Whitening
 from faemb.collection import Collection, Model
 from faemb.features import HessianAffine
+from pictures import pixels
 from processes import PATIENCE, one_after_the_other
-
-
-def picture(path: Path, seed: int, size: tuple[int, int] = (120, 90)) -> Path:
-    """Soft blobs, which have features."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(pixels(seed, size)).save(path)
-    return path
-
-
-def pictures(folder: Path, seeds: Iterable[int], size: tuple[int, int] = (120, 90)) -> Path:
-    for seed in seeds:
-        picture(folder / f"{seed:03}.png", seed, size)
-    return folder
-
-
-def pixels(seed: int, size: tuple[int, int] = (120, 90)) -> np.ndarray:
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    return np.asarray(PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC))
 
 
 def new_tiny_model() -> Model:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import PIL.Image
 import pytest
 from threadpoolctl import threadpool_limits
 
@@ -26,6 +25,7 @@ from faemb.features import HessianAffine, Image, LocalFeatures
 from faemb.features.files.vecs import read_vecs
 from faemb.projection import Projection
 from faemb.whitening import Whitening
+from pictures import blank, picture
 from processes import COMMAND, PATIENCE, one_after_the_other
 
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
@@ -39,19 +39,6 @@ class Ended(NamedTuple):
 
 
 Run = Callable[..., Ended]
-
-
-def picture(path: Path, seed: int, size: tuple[int, int] = (160, 120)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
-
-
-def blank(path: Path) -> Path:
-    PIL.Image.new("L", (60, 40), 128).save(path)
-    return path
 
 
 def tiny_model() -> Model:
@@ -369,7 +356,8 @@ class TestSearch:
         assert (ended.code, ended.err) == (0, "")
         answers = json.loads(ended.out)
         assert [answer["query"] for answer in answers] == ["photos/b.png", "photos/trip/d.png"]
-        assert [answer["features"] for answer in answers] == [40, 40]
+        expected = [len(HessianAffine(max_features=40).extract(here / answer["query"])) for answer in answers]
+        assert [answer["features"] for answer in answers] == expected
         for answer in answers:
             assert len(answer["hits"]) == 4
             assert answer["hits"][0]["path"] == str(here / answer["query"])

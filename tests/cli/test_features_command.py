@@ -25,6 +25,7 @@ from faemb.cli import main
 from faemb.cli.console import Live
 from faemb.features import HessianAffine, job, read_features
 from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
+from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
@@ -32,14 +33,6 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
-
-
-def picture(path: Path, seed: int = 0, size: tuple[int, int] = (96, 72)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
 
 
 @pytest.fixture
@@ -307,7 +300,7 @@ class TestFeatures:
         Path("net.json").write_text(json.dumps({"channels": "rgb", "mean": 0, "std": 255}))
         ended = run("features", "photos", "--out", "out", "--detector", "map", "--model", "net.onnx")
         assert (ended.code, ended.err) == (0, "")
-        assert read_features("out/a.png.npz").descriptors.shape == (9 * 12, 3)
+        assert read_features("out/a.png.npz").descriptors.shape == ((SIZE[0] // 8) * (SIZE[1] // 8), 3)
 
 
 class TestShowFeatures:
@@ -316,7 +309,7 @@ class TestShowFeatures:
         count = len(HessianAffine(max_features=10).extract(photos / "a.png"))
         assert ended == (0, f"{count} features of photos/a.png drawn in drawn.png\n", "")
         with PIL.Image.open("drawn.png") as drawn:
-            assert (drawn.size, drawn.mode) == ((96, 72), "RGB")
+            assert (drawn.size, drawn.mode) == (SIZE, "RGB")
 
     def test_a_box_selects(self, run, photos):
         box = (10, 10, 60, 50)
@@ -344,7 +337,7 @@ class TestShowFeatures:
             ("photos/a.png", ["--box", "a,b,c,d"], "expected x1,y1,x2,y2"),
             ("photos/a.png", ["--box", "nan,0,9,9"], "four finite numbers"),
             ("photos/a.png", ["--box", "9,9,5,5"], "is empty"),
-            ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 96 x 72 pixels"),
+            ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 120 x 90 pixels"),
             ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),
             ("photos/a.png", ["--max-side", "3"], "max_side is 3"),
             ("photos/a.png", ["--out", "drawn.txt"], "ends in .png, .jpg or .webp"),

@@ -22,17 +22,12 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import HessianAffine, Image, LocalFeatures
 from faemb.presets import preset
 from faemb.projection import Projection
+from pictures import blank, picture, pixels
 from processes import one_after_the_other
-from small_collections import new_tiny_model, picture, pixels, tiny_model
+from small_collections import new_tiny_model, tiny_model
 
 NAMES = ["a.png", "b.png", "c.jpg", "trip/d.png", "trip/e.png"]
 BLANK = "flat.png"
-"""Shows nothing: it has no local features."""
-
-
-def blank(path: Path) -> Path:
-    PIL.Image.new("L", (60, 40), 128).save(path)
-    return path
 
 
 _REMEMBERED: dict[Any, LocalFeatures] = {}

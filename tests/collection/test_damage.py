@@ -16,6 +16,7 @@ import pytest
 from faemb.collection import Collection, writing
 from faemb.collection.layout import Layout
 from faemb.errors import FaembError, FormatError, InputError
+from pictures import picture, pictures
 from processes import one_after_the_other
 from small_collections import (
     Beside,
@@ -23,8 +24,6 @@ from small_collections import (
     assert_searchable,
     names_in,
     new_tiny_model,
-    picture,
-    pictures,
     process_beside,
     tiny_model,
     vectors_of,

@@ -13,8 +13,9 @@ from faemb.collection import Collection, writing
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.features.files.vecs import read_vecs
+from pictures import picture
 from processes import one_after_the_other
-from small_collections import picture, tiny_model
+from small_collections import tiny_model
 
 NAMES = ["a.png", "naïve 写真.png", "trip/c.png"]
 

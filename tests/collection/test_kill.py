@@ -23,15 +23,13 @@ import pytest
 from faemb.collection import Collection, writing
 from faemb.collection.writing import only_writer
 from faemb.errors import InputError
+from pictures import picture, pictures, pixels
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 from small_collections import (
     Beside,
     Ended,
     assert_same,
     names_in,
-    picture,
-    pictures,
-    pixels,
     process_beside,
     tiny_model,
     vectors_of,

@@ -15,14 +15,13 @@ from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
 from faemb.collection.writing import stored_features
 from faemb.errors import FaembError, InputError
+from pictures import picture, pictures
 from processes import PATIENCE, one_after_the_other, wait_until
 from small_collections import (
     Beside,
     assert_same,
     names_in,
     new_tiny_model,
-    picture,
-    pictures,
     process_beside,
     tiny_model,
     vectors_of,

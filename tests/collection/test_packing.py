@@ -12,7 +12,8 @@ from faemb.collection import packing
 from faemb.collection.packing import pack, unpack
 from faemb.errors import FormatError
 from faemb.features import LocalFeatures
-from small_collections import pixels, tiny_model
+from pictures import pixels
+from small_collections import tiny_model
 
 _LENGTHS = 8  # where count and width begin, after the mark and the checksum
 

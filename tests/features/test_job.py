@@ -23,6 +23,7 @@ from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
 from faemb.features.local_features import frames_from
 from faemb.parallel import WorkerDied
+from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
@@ -42,14 +43,6 @@ class _Brightest(Extractor):
 
 
 EXTRACTOR = _Brightest()
-
-
-def picture(path: Path, seed: int = 0, size: tuple[int, int] = (96, 72)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
 
 
 @pytest.fixture
@@ -98,7 +91,7 @@ def test_workers_and_this_process_write_the_same(photos, out):
         assert len(expected) > 0
         np.testing.assert_array_equal(stored.descriptors, expected.descriptors)
         np.testing.assert_array_equal(stored.frames, expected.frames)
-        assert stored.image_size == (96, 72)
+        assert stored.image_size == SIZE
         assert read_npz_header(out / f"{name}.npz") == (extractor.fingerprint, content_hash(photos / name))
         total += len(expected)
     assert (summary.images, summary.up_to_date, summary.features) == (4, 0, total)
