@@ -15,18 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from faemb.cli import main
-from faemb.collection import Collection, Model, queries, writing
-from faemb.embedding import FastFAemb
-from faemb.encoder import Encoder
-from faemb.features import HessianAffine, Image, LocalFeatures
+from faemb.collection import Collection, Model, writing
+from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
-from faemb.projection import Projection
-from faemb.whitening import Whitening
 from pictures import blank, picture
-from processes import COMMAND, PATIENCE, one_after_the_other
+from processes import COMMAND, PATIENCE
+from small_collections import make_collection, new_tiny_model, tiny_model, work_here
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
@@ -41,48 +39,11 @@ class Ended(NamedTuple):
 Run = Callable[..., Ended]
 
 
-def tiny_model() -> Model:
-    encoder = Encoder(
-        FastFAemb(2, unit_residuals=True),
-        projection=Projection(8, unit_after=True),
-        whitening=Whitening(),
-        pooling="sum",
-    )
-    return Model(HessianAffine(max_features=40), encoder)
-
-
-_REMEMBERED: dict[Any, LocalFeatures] = {}
-_DESCRIBE = HessianAffine.describe
-
-
-def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
-    """Features of pictures that many tests use are found once."""
-    key = repr(extractor), image.pixels.shape, image.pixels.tobytes()
-    if key not in _REMEMBERED:
-        _REMEMBERED[key] = _DESCRIBE(extractor, image)
-    return _REMEMBERED[key]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads of a library that wait for each other are slow where there is other work to do."""
-    with threadpool_limits(1):
-        yield
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
     """A folder with images, a model, and a collection of the images."""
-    folder = tmp_path_factory.mktemp("commands")
-    for seed, name in enumerate(NAMES):
-        picture(folder / "photos" / name, seed)
-    model = tiny_model()
-    model.fit([model.extractor.extract(image).descriptors for image in sorted((folder / "photos").rglob("*.png"))])
-    model.save(folder / "tiny.model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "spread", one_after_the_other)
-        with Collection.create(folder / "photos.faemb", model) as made:
-            made.add(folder / "photos")
+    folder = make_collection(tmp_path_factory.mktemp("commands"), NAMES)
+    tiny_model().save(folder / "tiny.model")
     return folder
 
 
@@ -98,9 +59,7 @@ def here(template, tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def run(here, monkeypatch, capfd) -> Run:
     """The command line of these arguments."""
-    monkeypatch.setattr(HessianAffine, "describe", remembered)
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
-    monkeypatch.setattr(queries, "spread", one_after_the_other)
+    work_here(monkeypatch)
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*arguments: object) -> Ended:
@@ -466,7 +425,7 @@ class TestSearch:
         assert_mistake(run("search", *arguments), words)
 
     def test_a_collection_that_is_still_empty(self, run):
-        with Collection.create("new.faemb", tiny_model()):
+        with Collection.create("new.faemb", new_tiny_model()):
             pass
         assert_mistake(run("search", "new.faemb", "photos/a.png"), "holds no encoded images yet; run: faemb add")
 

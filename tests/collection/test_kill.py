@@ -20,24 +20,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, writing
+from faemb.collection import Collection
 from faemb.collection.writing import only_writer
 from faemb.errors import InputError
+from faemb.features import LocalFeatures
 from pictures import picture, pictures, pixels
-from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
+from process_beside import Beside, Ended, process_beside
+from processes import COMMAND, PATIENCE, living, wait_until
 from small_collections import (
-    Beside,
-    Ended,
     assert_same,
     names_in,
-    process_beside,
     tiny_model,
     vectors_of,
 )
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
 
-QUERY = tiny_model().extractor.extract(pixels(3))
+
+@cache
+def query() -> LocalFeatures:
+    return tiny_model().extractor.extract(pixels(3))
 
 
 @dataclass
@@ -62,7 +64,7 @@ class Held:
         with Collection.open(folder) as collection:
             assert collection.check() == []
             assert collection.layout.stale(int(collection._catalogue.about()["generation"])) == []
-            (answer,) = collection.search_features([QUERY], top=4)
+            (answer,) = collection.search_features([query()], top=4)
             scores = {str(hit.path): hit.score for hit in answer.hits if hit.score is not None}
             return cls(names_in(collection), vectors_of(collection), scores)
 
@@ -236,11 +238,10 @@ def entries_of(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path, monkeypatch):
+def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path):
     """Five kills of one collection's commands: each is started again, and at the end nothing shows of it."""
     photos, folder = pictures(tmp_path / "photos", range(8)), tmp_path / "c.faemb"
     more = pictures(tmp_path / "more", range(20, 45), size=(64, 48))
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
     tiny_model().save(tmp_path / "tiny.faemb")
     index = ["index", photos, "--out", folder, "--model", tmp_path / "tiny.faemb", "--jobs"]
     kill_the_command_alone([*index, "2"], folder)

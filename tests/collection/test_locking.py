@@ -16,13 +16,12 @@ from faemb.collection.slots import SlotFile
 from faemb.collection.writing import stored_features
 from faemb.errors import FaembError, InputError
 from pictures import picture, pictures
-from processes import PATIENCE, one_after_the_other, wait_until
+from process_beside import Beside, process_beside
+from processes import PATIENCE, wait_until
 from small_collections import (
-    Beside,
     assert_same,
     names_in,
     new_tiny_model,
-    process_beside,
     tiny_model,
     vectors_of,
 )
@@ -30,11 +29,6 @@ from small_collections import (
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
 
 BUSY = "is being changed by another process; wait until it has ended, then run this again"
-
-
-@pytest.fixture(autouse=True)
-def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,254 @@
+"""A process beside the tests that changes small collections and is killed on the way.
+
+Run as a program this is that process: it has imported everything once, does each job in a child of its own, and
+in there features are extracted in place of by workers. A child can be told to die at its n-th step: a step is a call
+that changes a file or the database, or that waits for the disk.
+"""
+
+import atexit
+import io
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from faemb.collection import Collection
+from processes import PATIENCE, one_after_the_other
+from small_collections import new_tiny_model, tiny_model
+
+
+class Ended(NamedTuple):
+    killed: bool
+    steps: int
+    """So many were made; 0 if it was killed."""
+    fault: str
+    """The error that stopped the job, if one did."""
+    told: list[str]
+    """What the job had said was done."""
+
+
+class Beside:
+    """The process, and a file in which its jobs say what they have done."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._said = Path(self._folder.name) / "said.txt"
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # a child has no others
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | one_thread,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self._process.communicate(timeout=PATIENCE)
+        self._folder.cleanup()
+
+    def run(self, job: str, *arguments: Any, **orders: float) -> Ended:
+        """Until it ends: by itself, at step `stop`, or `after` seconds; it can make files of `limit` bytes only."""
+        self.start(job, *arguments, **orders)
+        return self.end()
+
+    def start(self, job: str, *arguments: Any, **orders: float) -> None:
+        assert self._process.stdin is not None
+        self._said.write_text("")
+        order = {"job": job, "arguments": list(map(str, arguments)), "said": str(self._said), **orders}
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+
+    def end(self) -> Ended:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the process beside has died"
+        return Ended(**json.loads(line), told=self.told())
+
+    def told(self) -> list[str]:
+        return self._said.read_text().splitlines()
+
+
+@cache
+def process_beside() -> Beside:
+    """The one of this test run."""
+    made = Beside()
+    atexit.register(made.close)
+    return made
+
+
+class Job:
+    """One order, in a child."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._order, self._steps = order, 0
+
+    def run(self) -> int:
+        """In the child: do it; what came of it is said in a file."""
+        os.setsid()
+        fault = ""
+        sys.setprofile(self._count)
+        limited(self._order.get("limit"))
+        try:
+            JOBS[self._order["job"]](self._say, *self._order["arguments"])
+        except Exception as error:
+            fault = f"{type(error).__name__}: {error}"
+        sys.setprofile(None)
+        limited(None)
+        Path(self._order["said"] + ".end").write_text(json.dumps({"steps": self._steps, "fault": fault}))
+        return 0
+
+    def _say(self, text: str) -> None:
+        handle = os.open(self._order["said"], os.O_WRONLY | os.O_APPEND)
+        os.write(handle, f"{text}\n".encode())
+        os.close(handle)
+
+    def _count(self, frame: Any, event: str, function: Any) -> None:
+        if event == "c_call" and is_step(function):
+            self._steps += 1
+            if self._steps == self._order.get("stop"):
+                if isinstance(function.__self__, io.FileIO):  # a write that was begun: anything may be there now
+                    os.write(function.__self__.fileno(), os.urandom(300))
+                os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def limited(most: int | None) -> None:
+    """From now on no file of this process can be made longer than this: the system's answer is an error."""
+    import resource  # not everywhere
+
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY if most is None else most, resource.RLIM_INFINITY)
+    )
+
+
+STEPS = ("fsync", "fdatasync", "replace", "rename", "unlink", "mkdir", "serialize_file")
+
+
+def is_step(function: Any) -> bool:
+    """Whether a call changes what another process sees."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, sqlite3.Connection):
+        return function.__name__.startswith(("execute", "close"))
+    if isinstance(owner, io.FileIO):
+        return function.__name__ == "write" and owner.name not in (0, 1, 2)
+    return function.__name__ in STEPS
+
+
+def index(say: Callable[[str], None], folder: str, images: str) -> None:
+    with Collection.resume(folder, new_tiny_model()) as collection:
+        say("made")
+        collection.add(images)
+        say("added")
+
+
+def add(say: Callable[[str], None], folder: str, *places: str) -> None:
+    with Collection.open(folder) as collection:
+        for place in places:
+            collection.add(place)
+            say(place)
+
+
+def remove(say: Callable[[str], None], folder: str, *places: str) -> None:
+    with Collection.open(folder) as collection:
+        collection.remove(places)
+        say("removed")
+
+
+def update(say: Callable[[str], None], folder: str) -> None:
+    with Collection.open(folder) as collection:
+        collection.update()
+        say("updated")
+
+
+def compact(say: Callable[[str], None], folder: str) -> None:
+    with Collection.open(folder) as collection, collection._changing(None) as writer:
+        writer.compact(collection.model)
+        say("compacted")
+
+
+def repair(say: Callable[[str], None], folder: str) -> None:
+    with Collection.open(folder) as collection:
+        collection.check(repair=True)
+        say("repaired")
+
+
+def build_index(say: Callable[[str], None], folder: str, image: str) -> None:
+    """Where there is room for nothing but the answer."""
+    with Collection.open(folder) as collection:
+        collection.search(image)
+        limited(500)
+        (answer,) = collection.search(image, index="hnsw")
+        say(str(answer.hits[0].path))
+
+
+def look_only(say: Callable[[str], None], folder: str, image: str) -> None:
+    """As a user who may not write there."""
+    with Collection.open(folder) as collection:
+        collection.search(image)  # imports what others perhaps may not even read
+    told, me = [], os.geteuid()
+    os.seteuid(me or 65534)
+    try:
+        with Collection.open(folder) as collection:
+            (answer,) = collection.search(image, index="hnsw")
+            told += [str(answer.hits[0].path), str(collection.check())]
+            collection.remove(image)
+    finally:
+        os.seteuid(me)
+        say("\n".join(told))
+
+
+def hold(say: Callable[[str], None], folder: str, until: str) -> None:
+    """Keep the lock, until there is such a file or it is killed."""
+    with Collection.open(folder) as collection, collection._changing(None):
+        say("locked")
+        while not os.path.exists(until):
+            time.sleep(0.005)
+
+
+def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None:
+    """Much happens; at the end all is as it was."""
+    try:
+        for place in (one, other) * 8:
+            with Collection.open(folder) as collection:
+                collection.add(place)
+                compact(say, folder)
+                collection.remove(place)
+    finally:
+        say("done")
+
+
+JOBS = {job.__name__: job for job in (index, add, remove, update, compact, repair, build_index, look_only, hold, churn)}
+
+
+def serve() -> None:
+    from faemb.collection import writing
+
+    writing.spread = one_after_the_other
+    tiny_model()  # imports what learning needs
+    with suppress(ImportError):
+        import faiss  # noqa: F401
+    for line in sys.stdin:
+        order = json.loads(line)
+        end = Path(order["said"] + ".end")
+        end.unlink(missing_ok=True)
+        child = os.fork()
+        if not child:
+            os._exit(Job(order).run())
+        if "after" in order:
+            time.sleep(order["after"])
+            os.kill(child, signal.SIGKILL)  # which does nothing to one that has ended
+        os.waitpid(child, 0)
+        outcome = json.loads(end.read_text()) if end.exists() else {"steps": 0, "fault": ""}
+        print(json.dumps({"killed": not end.exists(), **outcome}), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
