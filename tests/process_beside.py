@@ -1,8 +1,8 @@
 """A process beside the tests that changes small collections and is killed on the way.
 
-Run as a program this is that process: it has imported everything once, does each job in a child of its own, and
-in there features are extracted in place of by workers. A child can be told to die at its n-th step: a step is a call
-that changes a file or the database, or that waits for the disk.
+Run as a program this is that process: it has imported everything once and does each job in a child of its own, in
+which no workers are used. A child can be told to die at its n-th step: a step is a call that changes a file or the
+database, or that waits for the disk.
 """
 
 import atexit
@@ -15,15 +15,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from faemb.collection import Collection
-from processes import PATIENCE, one_after_the_other
-from small_collections import new_tiny_model, tiny_model
+from faemb.errors import FaembError
+from processes import PATIENCE
+from small_collections import new_tiny_model, tiny_model, work_here
 
 
 class Ended(NamedTuple):
@@ -228,10 +231,17 @@ def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None
 JOBS = {job.__name__: job for job in (index, add, remove, update, compact, repair, build_index, look_only, hold, churn)}
 
 
-def serve() -> None:
-    from faemb.collection import writing
+def get_acquainted(places: Iterable[str]) -> None:
+    """Find the features of all pictures there, here and once: what a child finds out dies with it."""
+    extractor = tiny_model().extractor
+    for place in map(Path, places):
+        for file in place.rglob("*.png") if place.is_dir() else [place]:
+            with suppress(FaembError):  # a broken one is the child's own affair
+                extractor.extract(file)
 
-    writing.spread = one_after_the_other
+
+def serve() -> None:
+    work_here(pytest.MonkeyPatch())
     tiny_model()  # imports what learning needs
     with suppress(ImportError):
         import faiss  # noqa: F401
@@ -239,6 +249,7 @@ def serve() -> None:
         order = json.loads(line)
         end = Path(order["said"] + ".end")
         end.unlink(missing_ok=True)
+        get_acquainted(order["arguments"])
         child = os.fork()
         if not child:
             os._exit(Job(order).run())

@@ -1,6 +1,6 @@
 """Collections whose writers are killed: nothing that was done is lost, and the same call again ends as if nothing was.
 
-Most kills are at chosen steps of a job (see `small_collections`), so that they fall between a write and its commit too;
+Most kills are at chosen steps of a job (see `process_beside`), so that they fall between a write and its commit too;
 some at random moments; some hit the real command with its workers.
 """
 
