@@ -9,14 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
-from faemb.cli import main
 from faemb.collection import Collection, Model, writing
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
@@ -28,15 +27,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
 
 
 @pytest.fixture(scope="module")
@@ -60,24 +50,7 @@ def here(template, tmp_path, monkeypatch) -> Path:
 def run(here, monkeypatch, capfd) -> Run:
     """The command line of these arguments."""
     work_here(monkeypatch)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return call
-
-
-def assert_mistake(ended: Ended, words: str = "") -> None:
-    """One line that says it all, and nothing else."""
-    assert ended.code == 1
-    assert ended.out == ""
-    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
-    assert re.search(words, ended.err), ended.err
+    return commands(monkeypatch, capfd)
 
 
 def warnings(ended: Ended) -> list[str]:
@@ -598,8 +571,4 @@ class TestFitAndEncode:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_misuse_is_explained(run, arguments, words):
-    ended = run(*arguments)
-    assert ended.code == 2
-    assert "Usage: " in ended.err
-    assert "Traceback" not in ended.err
-    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
+    assert_misuse(run(*arguments), words)

@@ -12,27 +12,20 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import PIL.Image
 import pytest
+from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
 import faemb
-from faemb.cli import main
 from faemb.cli.console import Live
 from faemb.features import HessianAffine, job, read_features
 from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
 from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -48,22 +41,6 @@ def process(*arguments: object, stdout: Any = subprocess.PIPE) -> Ended:
     command = [COMMAND, *map(str, arguments)]
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)  # noqa: S603
     return Ended(done.returncode, done.stdout, done.stderr)
-
-
-def assert_mistake(ended: Ended, words: str = "") -> None:
-    """One line that says it all, and nothing else."""
-    assert ended.code == 1
-    assert ended.out == ""
-    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
-    assert re.search(words, ended.err), ended.err
-
-
-def assert_misuse(ended: Ended, words: str) -> None:
-    """An explanation of options and arguments, made by typer; its boxes may break lines anywhere."""
-    assert ended.code == 2
-    assert "Usage: " in ended.err
-    assert "Traceback" not in ended.err
-    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
 
 
 # Real processes
@@ -156,20 +133,11 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """The command line of these arguments, in the current folder."""
     monkeypatch.setattr(job, "spread", one_after_the_other)
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return call
+    return commands(monkeypatch, capfd)
 
 
 def test_the_version(run):
