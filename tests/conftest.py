@@ -1,11 +1,13 @@
 """Fixtures for all tests. Shapes written in the types of the package are checked while tests run."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 # Before the package is imported: from here on a wrong shape is an error at the call that made it.
 jaxtyping.install_import_hook("faemb", "typechecking.check")
@@ -16,6 +18,13 @@ from backends import BACKENDS, Backend  # noqa: E402
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20170306)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Threads of a library that wait for each other are slow where there is other work to do."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

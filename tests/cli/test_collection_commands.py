@@ -9,103 +9,31 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import PIL.Image
 import pytest
-from threadpoolctl import threadpool_limits
+from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
-from faemb.cli import main
-from faemb.collection import Collection, Model, queries, writing
-from faemb.embedding import FastFAemb
-from faemb.encoder import Encoder
-from faemb.features import HessianAffine, Image, LocalFeatures
+from faemb.collection import Collection, Model, writing
+from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
-from faemb.projection import Projection
-from faemb.whitening import Whitening
+from pictures import blank, picture
+from processes import COMMAND, PATIENCE
+from small_collections import make_collection, new_tiny_model, tiny_model, work_here
 
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-PATIENCE = 120.0
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-def picture(path: Path, seed: int, size: tuple[int, int] = (160, 120)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
-
-
-def blank(path: Path) -> Path:
-    PIL.Image.new("L", (60, 40), 128).save(path)
-    return path
-
-
-def tiny_model() -> Model:
-    encoder = Encoder(
-        FastFAemb(2, unit_residuals=True),
-        projection=Projection(8, unit_after=True),
-        whitening=Whitening(),
-        pooling="sum",
-    )
-    return Model(HessianAffine(max_features=40), encoder)
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
-
-
-_REMEMBERED: dict[Any, LocalFeatures] = {}
-_DESCRIBE = HessianAffine.describe
-
-
-def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
-    """Features of pictures that many tests use are found once."""
-    key = repr(extractor), image.pixels.shape, image.pixels.tobytes()
-    if key not in _REMEMBERED:
-        _REMEMBERED[key] = _DESCRIBE(extractor, image)
-    return _REMEMBERED[key]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads of a library that wait for each other are slow where there is other work to do."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
     """A folder with images, a model, and a collection of the images."""
-    folder = tmp_path_factory.mktemp("commands")
-    for seed, name in enumerate(NAMES):
-        picture(folder / "photos" / name, seed)
-    model = tiny_model()
-    model.fit([model.extractor.extract(image).descriptors for image in sorted((folder / "photos").rglob("*.png"))])
-    model.save(folder / "tiny.model")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "spread", one_after_the_other)
-        with Collection.create(folder / "photos.faemb", model) as made:
-            made.add(folder / "photos")
+    folder = make_collection(tmp_path_factory.mktemp("commands"), NAMES)
+    tiny_model().save(folder / "tiny.model")
     return folder
 
 
@@ -121,27 +49,8 @@ def here(template, tmp_path, monkeypatch) -> Path:
 @pytest.fixture
 def run(here, monkeypatch, capfd) -> Run:
     """The command line of these arguments."""
-    monkeypatch.setattr(HessianAffine, "describe", remembered)
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
-    monkeypatch.setattr(queries, "spread", one_after_the_other)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return call
-
-
-def assert_mistake(ended: Ended, words: str = "") -> None:
-    """One line that says it all, and nothing else."""
-    assert ended.code == 1
-    assert ended.out == ""
-    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
-    assert re.search(words, ended.err), ended.err
+    work_here(monkeypatch)
+    return commands(monkeypatch, capfd)
 
 
 def warnings(ended: Ended) -> list[str]:
@@ -379,7 +288,8 @@ class TestSearch:
         assert (ended.code, ended.err) == (0, "")
         answers = json.loads(ended.out)
         assert [answer["query"] for answer in answers] == ["photos/b.png", "photos/trip/d.png"]
-        assert [answer["features"] for answer in answers] == [40, 40]
+        expected = [len(HessianAffine(max_features=40).extract(here / answer["query"])) for answer in answers]
+        assert [answer["features"] for answer in answers] == expected
         for answer in answers:
             assert len(answer["hits"]) == 4
             assert answer["hits"][0]["path"] == str(here / answer["query"])
@@ -488,7 +398,7 @@ class TestSearch:
         assert_mistake(run("search", *arguments), words)
 
     def test_a_collection_that_is_still_empty(self, run):
-        with Collection.create("new.faemb", tiny_model()):
+        with Collection.create("new.faemb", new_tiny_model()):
             pass
         assert_mistake(run("search", "new.faemb", "photos/a.png"), "holds no encoded images yet; run: faemb add")
 
@@ -661,8 +571,4 @@ class TestFitAndEncode:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_misuse_is_explained(run, arguments, words):
-    ended = run(*arguments)
-    assert ended.code == 2
-    assert "Usage: " in ended.err
-    assert "Traceback" not in ended.err
-    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
+    assert_misuse(run(*arguments), words)

@@ -12,39 +12,20 @@ import signal
 import struct
 import subprocess
 import sys
-import sysconfig
-import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import PIL.Image
 import pytest
+from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
 import faemb
-from faemb.cli import main
 from faemb.cli.console import Live
 from faemb.features import HessianAffine, job, read_features
 from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
-
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-PATIENCE = 60.0
-"""Seconds until something is taken to hang."""
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def picture(path: Path, seed: int = 0, size: tuple[int, int] = (96, 72)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
+from pictures import SIZE, picture
+from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
 @pytest.fixture
@@ -60,22 +41,6 @@ def process(*arguments: object, stdout: Any = subprocess.PIPE) -> Ended:
     command = [COMMAND, *map(str, arguments)]
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)  # noqa: S603
     return Ended(done.returncode, done.stdout, done.stderr)
-
-
-def assert_mistake(ended: Ended, words: str = "") -> None:
-    """One line that says it all, and nothing else."""
-    assert ended.code == 1
-    assert ended.out == ""
-    assert re.fullmatch(r"faemb: [^\n]+\n", ended.err), ended.err
-    assert re.search(words, ended.err), ended.err
-
-
-def assert_misuse(ended: Ended, words: str) -> None:
-    """An explanation of options and arguments, made by typer; its boxes may break lines anywhere."""
-    assert ended.code == 2
-    assert "Usage: " in ended.err
-    assert "Traceback" not in ended.err
-    assert words.replace(" ", "") in re.sub(r"[\s│]|\x1b\[[\d;]*m", "", ended.err)
 
 
 # Real processes
@@ -128,28 +93,6 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert "Traceback" not in ended.err
 
 
-def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(owner) == session and state != "Z":
-            found.append(int(place.name))
-    return found
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("whom", "moment"),
@@ -189,29 +132,12 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
 # Here
 
 
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Ended]:
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """The command line of these arguments, in the current folder."""
     monkeypatch.setattr(job, "spread", one_after_the_other)
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return call
+    return commands(monkeypatch, capfd)
 
 
 def test_the_version(run):
@@ -342,7 +268,7 @@ class TestFeatures:
         Path("net.json").write_text(json.dumps({"channels": "rgb", "mean": 0, "std": 255}))
         ended = run("features", "photos", "--out", "out", "--detector", "map", "--model", "net.onnx")
         assert (ended.code, ended.err) == (0, "")
-        assert read_features("out/a.png.npz").descriptors.shape == (9 * 12, 3)
+        assert read_features("out/a.png.npz").descriptors.shape == ((SIZE[0] // 8) * (SIZE[1] // 8), 3)
 
 
 class TestShowFeatures:
@@ -351,7 +277,7 @@ class TestShowFeatures:
         count = len(HessianAffine(max_features=10).extract(photos / "a.png"))
         assert ended == (0, f"{count} features of photos/a.png drawn in drawn.png\n", "")
         with PIL.Image.open("drawn.png") as drawn:
-            assert (drawn.size, drawn.mode) == ((96, 72), "RGB")
+            assert (drawn.size, drawn.mode) == (SIZE, "RGB")
 
     def test_a_box_selects(self, run, photos):
         box = (10, 10, 60, 50)
@@ -379,7 +305,7 @@ class TestShowFeatures:
             ("photos/a.png", ["--box", "a,b,c,d"], "expected x1,y1,x2,y2"),
             ("photos/a.png", ["--box", "nan,0,9,9"], "four finite numbers"),
             ("photos/a.png", ["--box", "9,9,5,5"], "is empty"),
-            ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 96 x 72 pixels"),
+            ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 120 x 90 pixels"),
             ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),
             ("photos/a.png", ["--max-side", "3"], "max_side is 3"),
             ("photos/a.png", ["--out", "drawn.txt"], "ends in .png, .jpg or .webp"),

@@ -12,31 +12,24 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from small_collections import (
-    Beside,
-    assert_same,
-    assert_searchable,
-    names_in,
-    new_tiny_model,
-    one_after_the_other,
-    picture,
-    pictures,
-    process_beside,
-    tiny_model,
-    vectors_of,
-)
 
 from faemb.collection import Collection, writing
 from faemb.collection.layout import Layout
 from faemb.errors import FaembError, FormatError, InputError
+from pictures import picture, pictures
+from process_beside import Beside, process_beside
+from small_collections import (
+    assert_same,
+    assert_searchable,
+    names_in,
+    new_tiny_model,
+    tiny_model,
+    vectors_of,
+    working_here,
+)
 
 COUNT = 5
 FILES = ["vectors-1.f32", "short-1.f32", "codes-1.u8", "features-1.bin"]
-
-
-@pytest.fixture(autouse=True)
-def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +37,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Photos, a collection of them, and one that keeps no features."""
     root = tmp_path_factory.mktemp("original")
     pictures(root / "photos", range(COUNT))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(writing, "spread", one_after_the_other)
+    with working_here():
         for name, kept in (("c.faemb", True), ("bare.faemb", False)):
             with Collection.create(root / name, tiny_model(), keep_features=kept) as collection:
                 collection.add(root / "photos")
@@ -110,6 +102,11 @@ def assert_whole(folder: Path, vectors: dict[str, np.ndarray], *, features: bool
 
 
 # What is found
+
+
+def test_a_whole_collection_has_no_faults(collection):
+    assert collection.check() == []
+    assert collection.check(repair=True) == []
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -209,6 +206,21 @@ def outcome_of(folder: Path, query: Any, right: dict[Path, float]) -> str:
 
 
 # What is mended
+
+
+def test_a_damaged_vector_is_found_and_mended(collection, photos):
+    expected = collection.search(photos / "a.png")
+    path = collection.layout.vectors(1)
+    content = bytearray(path.read_bytes())
+    content[0] ^= 0xFF
+    path.write_bytes(content)
+    with Collection.open(collection.layout.folder) as opened:
+        (sentence,) = opened.check()
+        assert "a.png" in sentence
+        assert "vector is damaged" in sentence
+        assert len(opened.check(repair=True)) == 1
+        assert opened.check() == []
+        assert [hit.path for hit in opened.search(photos / "a.png")[0].hits] == [hit.path for hit in expected[0].hits]
 
 
 @pytest.mark.parametrize("name", FILES)

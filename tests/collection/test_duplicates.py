@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 import pytest
-from small_collections import one_after_the_other
-from threadpoolctl import threadpool_limits
 
 from faemb.binary import ITQ
-from faemb.collection import Collection, Model, duplicates, writing
+from faemb.collection import Collection, Model, duplicates
 from faemb.collection.backends import HNSW
 from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
 from faemb.collection.layout import Layout
@@ -24,14 +22,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads of a library that wait for each other are slow where there is other work to do."""
-    with threadpool_limits(1):
-        yield
-
+from small_collections import working_here
 
 # Pairs become groups
 
@@ -174,12 +165,10 @@ def edited(tmp_path_factory) -> Iterator[Collection]:
         whitening=Whitening(),
         pooling="sum",
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "spread", one_after_the_other)
-        model = Model(HessianAffine(max_features=150), encoder, code=ITQ(32))
-        with Collection.create(folder / "photos.faemb", model) as made:
-            made.add(folder / "photos")
-            yield made
+    model = Model(HessianAffine(max_features=150), encoder, code=ITQ(32))
+    with working_here(), Collection.create(folder / "photos.faemb", model) as made:
+        made.add(folder / "photos")
+        yield made
 
 
 def test_edits_are_grouped_with_their_original_and_with_nothing_else(edited):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_collections import one_after_the_other, picture, tiny_model
 
-from faemb.collection import Collection, writing
+from faemb.collection import Collection
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.features.files.vecs import read_vecs
+from pictures import picture
+from small_collections import tiny_model, working_here
 
 NAMES = ["a.png", "naïve 写真.png", "trip/c.png"]
 
@@ -24,12 +25,10 @@ def collection(tmp_path_factory) -> Iterator[Collection]:
     folder = tmp_path_factory.mktemp("export")
     for seed, name in enumerate(["0-removed.png", *NAMES]):
         picture(folder / "photos" / name, seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "spread", one_after_the_other)
-        with Collection.create(folder / "photos.faemb", tiny_model()) as made:
-            made.add(folder / "photos")
-            made.remove(folder / "photos" / "0-removed.png")
-            yield made
+    with working_here(), Collection.create(folder / "photos.faemb", tiny_model()) as made:
+        made.add(folder / "photos")
+        made.remove(folder / "photos" / "0-removed.png")
+        yield made
 
 
 @pytest.fixture(scope="module")

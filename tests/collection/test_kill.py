@@ -1,6 +1,6 @@
 """Collections whose writers are killed: nothing that was done is lost, and the same call again ends as if nothing was.
 
-Most kills are at chosen steps of a job (see `small_collections`), so that they fall between a write and its commit too;
+Most kills are at chosen steps of a job (see `process_beside`), so that they fall between a write and its commit too;
 some at random moments; some hit the real command with its workers.
 """
 
@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sysconfig
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,28 +19,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from faemb.collection import Collection
+from faemb.collection.writing import only_writer
+from faemb.errors import InputError
+from faemb.features import LocalFeatures
+from pictures import picture, pictures, pixels
+from process_beside import Beside, Ended, process_beside
+from processes import COMMAND, PATIENCE, living, wait_until
 from small_collections import (
-    PATIENCE,
-    Beside,
-    Ended,
     assert_same,
     names_in,
-    one_after_the_other,
-    picture,
-    pictures,
-    pixels,
-    process_beside,
     tiny_model,
     vectors_of,
 )
 
-from faemb.collection import Collection, writing
-from faemb.collection.writing import only_writer
-from faemb.errors import InputError
-
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
 
-QUERY = tiny_model().extractor.extract(pixels(3))
+
+@cache
+def query() -> LocalFeatures:
+    return tiny_model().extractor.extract(pixels(3))
 
 
 @dataclass
@@ -66,7 +64,7 @@ class Held:
         with Collection.open(folder) as collection:
             assert collection.check() == []
             assert collection.layout.stale(int(collection._catalogue.about()["generation"])) == []
-            (answer,) = collection.search_features([QUERY], top=4)
+            (answer,) = collection.search_features([query()], top=4)
             scores = {str(hit.path): hit.score for hit in answer.hits if hit.score is not None}
             return cls(names_in(collection), vectors_of(collection), scores)
 
@@ -239,15 +237,11 @@ def entries_of(folder: Path) -> dict[str, tuple[int, str]]:
 # The real command
 
 
-COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path, monkeypatch):
+def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path):
     """Five kills of one collection's commands: each is started again, and at the end nothing shows of it."""
     photos, folder = pictures(tmp_path / "photos", range(8)), tmp_path / "c.faemb"
     more = pictures(tmp_path / "more", range(20, 45), size=(64, 48))
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
     tiny_model().save(tmp_path / "tiny.faemb")
     index = ["index", photos, "--out", folder, "--model", tmp_path / "tiny.faemb", "--jobs"]
     kill_the_command_alone([*index, "2"], folder)
@@ -305,19 +299,6 @@ def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
             os.kill(orphan, signal.SIGKILL)
 
 
-def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(owner) == session and state != "Z":
-            found.append(int(place.name))
-    return found
-
-
 def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
     """Kill the command and all its workers at once as soon as something is so; the collection is whole afterwards.
 
@@ -325,7 +306,7 @@ def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
     """
     run = subprocess.Popen([COMMAND, *arguments, "--quiet"], start_new_session=True)  # noqa: S603
     try:
-        assert wait_until(lambda: when() or run.poll() is not None)
+        assert wait_until(lambda: when() or run.poll() is not None, pause=0.005)
         assert run.poll() in (None, 0)
     finally:
         if run.poll() is None:
@@ -336,12 +317,3 @@ def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
         with Collection.open(folder) as collection:
             assert collection.check() == []
     return code == -signal.SIGKILL
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True

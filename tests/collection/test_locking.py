@@ -3,25 +3,11 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from small_collections import (
-    PATIENCE,
-    Beside,
-    assert_same,
-    names_in,
-    new_tiny_model,
-    one_after_the_other,
-    picture,
-    pictures,
-    process_beside,
-    tiny_model,
-    vectors_of,
-)
 
 from faemb.collection import Collection, checking, reading, writing
 from faemb.collection.catalogue import Catalogue
@@ -29,15 +15,20 @@ from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
 from faemb.collection.writing import stored_features
 from faemb.errors import FaembError, InputError
+from pictures import picture, pictures
+from process_beside import Beside, process_beside
+from processes import PATIENCE, wait_until
+from small_collections import (
+    assert_same,
+    names_in,
+    new_tiny_model,
+    tiny_model,
+    vectors_of,
+)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
 
 BUSY = "is being changed by another process; wait until it has ended, then run this again"
-
-
-@pytest.fixture(autouse=True)
-def serial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "spread", one_after_the_other)
 
 
 @pytest.fixture(scope="module")
@@ -67,20 +58,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 # Writers
 
 
 def test_a_second_writer_is_turned_away_and_nothing_is_changed(beside, folder, photos, tmp_path):
     picture(photos / "new.png", 9)
     beside.start("hold", folder, tmp_path / "enough")
-    wait_until(lambda: beside.told() == ["locked"])
+    assert wait_until(lambda: beside.told() == ["locked"])
     before = contents(folder)
     with Collection.open(folder) as collection:
         for change in (

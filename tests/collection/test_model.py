@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from faemb.binary import ITQ
 from faemb.collection import Model, new_model
@@ -16,13 +15,6 @@ from faemb.projection import Projection
 from faemb.whitening import Whitening
 
 DESCRIPTOR = 128
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Threads of a library that wait for each other are slow where there is other work to do."""
-    with threadpool_limits(1):
-        yield
 
 
 def small_model(**settings) -> Model:

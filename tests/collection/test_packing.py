@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from small_collections import pixels, tiny_model
 
 from faemb.collection import packing
 from faemb.collection.packing import pack, unpack
 from faemb.errors import FormatError
 from faemb.features import LocalFeatures
+from pictures import pixels
+from small_collections import tiny_model
 
 _LENGTHS = 8  # where count and width begin, after the mark and the checksum
 

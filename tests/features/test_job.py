@@ -8,10 +8,8 @@ import random
 import shutil
 import signal
 import subprocess
-import sysconfig
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +23,8 @@ from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
 from faemb.features.local_features import frames_from
 from faemb.parallel import WorkerDied
-
-PATIENCE = 60.0
-"""Seconds until something is taken to hang."""
+from pictures import SIZE, picture
+from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
 class _Brightest(Extractor):
@@ -48,14 +45,6 @@ class _Brightest(Extractor):
 EXTRACTOR = _Brightest()
 
 
-def picture(path: Path, seed: int = 0, size: tuple[int, int] = (96, 72)) -> Path:
-    """Soft blobs, which have features."""
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC).save(path)
-    return path
-
-
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     for seed, name in enumerate(["a.png", "b.jpg", "trip/c.png"]):
@@ -66,14 +55,6 @@ def photos(tmp_path: Path) -> Path:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
 
 
 @pytest.fixture
@@ -110,7 +91,7 @@ def test_workers_and_this_process_write_the_same(photos, out):
         assert len(expected) > 0
         np.testing.assert_array_equal(stored.descriptors, expected.descriptors)
         np.testing.assert_array_equal(stored.frames, expected.frames)
-        assert stored.image_size == (96, 72)
+        assert stored.image_size == SIZE
         assert read_npz_header(out / f"{name}.npz") == (extractor.fingerprint, content_hash(photos / name))
         total += len(expected)
     assert (summary.images, summary.up_to_date, summary.features) == (4, 0, total)
@@ -487,35 +468,13 @@ def test_the_hash_is_of_the_content_alone(tmp_path):
 # Runs that are killed
 
 
-def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(owner) == session and state != "Z":
-            found.append(int(place.name))
-    return found
-
-
-def wait_until(condition: Callable[[], bool], pause: float = 0.05) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(pause)
-    return True
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_path, out):
     """Its workers end by themselves, no file is ever half there, and the last run only does what is missing."""
     count, kills, moments = 40, 5, random.Random(11)  # noqa: S311
     for number in range(count):
         picture(tmp_path / "photos" / f"{number:02}.png", number)
-    command = [Path(sysconfig.get_path("scripts")) / "faemb", "features", tmp_path / "photos", "--out", out]
+    command = [COMMAND, "features", tmp_path / "photos", "--out", out]
     command += ["--jobs", "2", "--max-features", "20", "--quiet"]
     for kill in range(kills):
         enough = moments.randrange(kill * count // kills, (kill + 1) * count // kills)

@@ -1,8 +1,8 @@
-"""Small collections for tests, and a process beside the tests that changes them and is killed on the way.
+"""A process beside the tests that changes small collections and is killed on the way.
 
-Run as a program this is that process: it has imported everything once, does each job in a child of its own, and
-in there features are extracted in place of by workers. A child can be told to die at its n-th step: a step is a call
-that changes a file or the database, or that waits for the disk.
+Run as a program this is that process: it has imported everything once and does each job in a child of its own, in
+which no workers are used. A child can be told to die at its n-th step: a step is a call that changes a file or the
+database, or that waits for the disk.
 """
 
 import atexit
@@ -15,95 +15,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import PIL.Image
 import pytest
 
-from faemb import Encoder, FastFAemb, Projection, Whitening
-from faemb.collection import Collection, Model
-from faemb.features import HessianAffine
-
-PATIENCE = 60.0
-"""Seconds until something is taken to hang."""
-
-
-def picture(path: Path, seed: int, size: tuple[int, int] = (120, 90)) -> Path:
-    """Soft blobs, which have features."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    PIL.Image.fromarray(pixels(seed, size)).save(path)
-    return path
-
-
-def pictures(folder: Path, seeds: Iterable[int], size: tuple[int, int] = (120, 90)) -> Path:
-    for seed in seeds:
-        picture(folder / f"{seed:03}.png", seed, size)
-    return folder
-
-
-def pixels(seed: int, size: tuple[int, int] = (120, 90)) -> np.ndarray:
-    coarse = np.random.default_rng(seed).integers(0, 256, (size[1] // 8, size[0] // 8)).astype(np.uint8)
-    return np.asarray(PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC))
-
-
-def new_tiny_model() -> Model:
-    encoder = Encoder(
-        FastFAemb(2, unit_residuals=True),
-        projection=Projection(8, unit_after=True),
-        whitening=Whitening(),
-        pooling="sum",
-    )
-    return Model(HessianAffine(max_features=40), encoder)
-
-
-@cache
-def tiny_model() -> Model:
-    """One that has learned; not to be changed."""
-    model = new_tiny_model()
-    return model.fit([model.extractor.extract(pixels(seed)).descriptors for seed in range(1000, 1008)])
-
-
-def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
-    """In place of `spread`: no workers."""
-    for item in items:
-        try:
-            yield item, task(item)
-        except Exception as error:
-            yield item, error
-
-
-def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
-    """The vector of each image that has one, by stored name."""
-    slots = {entry.slot: entry.path for entry in collection.entries() if entry.slot is not None}
-    view = collection.view()
-    return {slots[int(slot)]: np.array(view.data.vectors[slot]) for slot in view.slots}
-
-
-def names_in(collection: Collection) -> set[str]:
-    return {entry.path for entry in collection.entries()}
-
-
-def assert_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
-    """The same images have the same vectors: batches of another size may round otherwise."""
-    assert one.keys() == other.keys()
-    for name, vector in one.items():
-        np.testing.assert_allclose(vector, other[name], atol=1e-4, err_msg=name)
-
-
-def assert_searchable(folder: Path, image: Path) -> None:
-    """An image of the collection finds itself."""
-    with Collection.open(folder) as collection:
-        (answer,) = collection.search(image, top=3)
-    assert answer.hits[0].path == image
-    assert answer.hits[0].score == pytest.approx(1, abs=0.01)  # what is stored is rounded
-
-
-# The process beside the tests
+from faemb.collection import Collection
+from faemb.errors import FaembError
+from processes import PATIENCE
+from small_collections import new_tiny_model, tiny_model, work_here
 
 
 class Ended(NamedTuple):
@@ -308,10 +231,17 @@ def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None
 JOBS = {job.__name__: job for job in (index, add, remove, update, compact, repair, build_index, look_only, hold, churn)}
 
 
-def serve() -> None:
-    from faemb.collection import writing
+def get_acquainted(places: Iterable[str]) -> None:
+    """Find the features of all pictures there, here and once: what a child finds out dies with it."""
+    extractor = tiny_model().extractor
+    for place in map(Path, places):
+        for file in place.rglob("*.png") if place.is_dir() else [place]:
+            with suppress(FaembError):  # a broken one is the child's own affair
+                extractor.extract(file)
 
-    writing.spread = one_after_the_other
+
+def serve() -> None:
+    work_here(pytest.MonkeyPatch())
     tiny_model()  # imports what learning needs
     with suppress(ImportError):
         import faiss  # noqa: F401
@@ -319,6 +249,7 @@ def serve() -> None:
         order = json.loads(line)
         end = Path(order["said"] + ".end")
         end.unlink(missing_ok=True)
+        get_acquainted(order["arguments"])
         child = os.fork()
         if not child:
             os._exit(Job(order).run())

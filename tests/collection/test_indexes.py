@@ -1,0 +1,69 @@
+"""Searching with each kind of index: in small collections the answer is the same."""
+
+import pytest
+
+from faemb.collection import Collection
+from faemb.errors import InputError
+from faemb.features import HessianAffine
+from pictures import picture
+from small_collections import NAMES, assert_finds, new_tiny_model, touch
+
+
+@pytest.mark.parametrize("kind", ["exact", "hnsw", "ivf-pq", "binary"])
+class TestIndexes:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        pytest.importorskip("faiss")
+
+    def test_all_give_the_same_answer_in_a_small_collection(self, collection, photos, kind):
+        expected = collection.search(photos / "a.png")[0].hits
+        assert collection.search(photos / "a.png", index=kind)[0].hits == expected
+
+    def test_one_is_chosen_when_the_collection_is_made(self, tmp_path, photos, model, kind):
+        with Collection.create(tmp_path / "new.faemb", model, index=kind) as made:
+            made.add(photos)
+            assert made.info().index == kind
+            assert len(made.search(photos / "a.png")[0].hits) == 5
+            assert len(list(made.layout.folder.glob(f"{kind}-1-5.faiss"))) == (kind != "exact")
+
+    def test_it_follows_every_change(self, collection, photos, kind):
+        """Also of the last images, whose slots were known to the index."""
+        assert len(collection.search(photos / "a.png", index=kind)[0].hits) == 5
+        collection.remove(photos / "trip")
+        picture(photos / "new.png", 44)
+        picture(photos / "c.jpg", 45)
+        touch(photos / "c.jpg")
+        collection.add(photos)
+        for name in ("new.png", "c.jpg", "trip/e.png"):
+            hits = collection.search(photos / name, top=5, index=kind)[0].hits
+            assert hits == collection.search(photos / name, top=5, index="exact")[0].hits
+            assert hits[0].path == photos / name
+
+    def test_a_collection_of_one_image(self, empty, photos, kind):
+        empty.add(photos / "a.png")
+        assert_finds(empty.search(photos / "a.png", index=kind)[0].hits, photos / "a.png")
+
+    def test_an_empty_collection(self, empty, photos, kind):
+        assert empty.search(photos / "a.png", index=kind)[0].hits == []
+
+
+def test_an_unknown_index_is_explained(collection, photos):
+    with pytest.raises(InputError, match="index is 'tree'"):
+        collection.search(photos / "a.png", index="tree")
+    with pytest.raises(InputError, match="index is 'tree'"):
+        collection.duplicates(index="tree")
+
+
+def test_a_collection_without_codes_has_no_binary_index(tmp_path, photos):
+    """Its model has learned from too little for them."""
+    extractor = HessianAffine(max_features=40)
+    few = new_tiny_model().fit([extractor.extract(photos / name).descriptors for name in NAMES])
+    few.code = None
+    with Collection.create(tmp_path / "new.faemb", few) as made:
+        made.add(photos)
+        assert made.info().bits == 0
+        assert_finds(made.search(photos / "a.png", top=1)[0].hits, photos / "a.png")
+        with pytest.raises(InputError, match="no binary codes"):
+            made.search(photos / "a.png", index="binary")
+        assert made.remove(photos / "trip") == 2
+        assert made.check() == []

@@ -1,0 +1,191 @@
+"""What a search finds and what it says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from faemb.collection import Collection, Hit, queries
+from faemb.errors import InputError
+from faemb.features import HessianAffine, LocalFeatures
+from pictures import picture, pixels
+from processes import one_after_the_other
+from small_collections import NAMES, assert_finds, exported_vectors, names_below, new_tiny_model
+
+
+class TestSearching:
+    def test_each_image_finds_itself(self, collection, photos):
+        answers = collection.search([photos / name for name in NAMES], top=1)
+        assert [answer.query for answer in answers] == [str(photos / name) for name in NAMES]
+        assert [names_below(answer.hits, photos) for answer in answers] == [[name] for name in NAMES]
+
+    def test_scores_are_products_of_vectors_in_falling_order(self, collection, photos, tmp_path):
+        held = exported_vectors(collection, tmp_path)
+        hits = collection.search(photos / "a.png")[0].hits
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        for hit in hits[1:]:
+            assert hit.score == pytest.approx(float(held[hit.path.name] @ held["a.png"]), abs=2e-3)
+
+    def test_an_edited_image_finds_its_original(self, collection, photos, tmp_path):
+        with PIL.Image.open(photos / "b.png") as image:
+            image.crop((5, 5, 115, 85)).save(tmp_path / "query.jpg", quality=60)
+        assert collection.search(tmp_path / "query.jpg")[0].hits[0].path == photos / "b.png"
+
+    @pytest.mark.parametrize("given", [str, Path, lambda path: pixels(0)])
+    def test_a_query_may_be_given_in_any_way(self, collection, photos, given):
+        (answer,) = collection.search(given(photos / "a.png"), top=1)
+        assert_finds(answer.hits, photos / "a.png")
+        assert answer.query in (str(photos / "a.png"), "the array")
+
+    def test_so_many_results_as_asked_for(self, collection, photos):
+        for top in (1, 2, 5):
+            assert len(collection.search(photos / "a.png", top=top)[0].hits) == top
+        assert len(collection.search(photos / "a.png", top=1000)[0].hits) == 5
+
+    @pytest.mark.parametrize("top", [0, -1, True])
+    def test_a_wrong_number_of_results_is_refused(self, collection, photos, top):
+        with pytest.raises(InputError, match="top is"):
+            collection.search(photos / "a.png", top=top)
+
+    def test_a_threshold(self, collection, photos):
+        every = collection.search(photos / "a.png")[0].hits
+        middle = every[2].score
+        assert collection.search(photos / "a.png", threshold=middle)[0].hits == every[:3]
+        assert collection.search(photos / "a.png", threshold=0.99)[0].hits == every[:1]
+        assert collection.search(photos / "a.png", threshold=-1)[0].hits == every
+
+    @pytest.mark.parametrize("threshold", [1.01, -1.01, float("nan")])
+    def test_a_wrong_threshold_is_refused(self, collection, photos, threshold):
+        with pytest.raises(InputError, match="threshold is"):
+            collection.search(photos / "a.png", threshold=threshold)
+
+    def test_an_empty_collection_has_no_answers(self, empty, photos):
+        (answer,) = empty.search(photos / "a.png")
+        assert (answer.features, answer.hits) == (40, [])
+        assert empty.search([]) == []
+        assert empty.duplicates() == []
+
+    def test_one_without_a_model_says_what_to_do(self, tmp_path, photos):
+        with Collection.create(tmp_path / "new.faemb", new_tiny_model()) as made:
+            uses = [
+                lambda: made.search(photos / "a.png"),
+                made.duplicates,
+                lambda: made.export(tmp_path / "out.npz", "npz"),
+            ]
+            for use in uses:
+                with pytest.raises(InputError, match=r"holds no encoded images yet; run: faemb add .* IMAGES"):
+                    use()
+            info = made.info()
+            assert (info.images, info.dimension, info.bits) == (0, 0, 0)
+            assert made.check() == []
+
+    def test_what_is_no_image_is_explained(self, collection, photos, tmp_path):
+        (tmp_path / "text.png").write_text("no image")
+        with pytest.raises(InputError, match=r"text\.png"):
+            collection.search([photos / "a.png", tmp_path / "text.png"])
+        with pytest.raises(InputError, match=r"gone\.png"):
+            collection.search(tmp_path / "gone.png")
+        for wrong in (5, None, {"a": 1}):
+            with pytest.raises(InputError, match="expected a path, a NumPy array or an Image"):
+                collection.search(wrong)
+
+    def test_many_queries_of_which_some_cannot_be_read(self, collection, photos, tmp_path):
+        asked = [tmp_path / "gone.png", photos / "a.png", tmp_path, photos / "b.png"]
+        answers, faults = collection.search_many(asked, top=1)
+        assert [answer.query for answer in answers] == [str(photos / "a.png"), str(photos / "b.png")]
+        assert [names_below(answer.hits, photos) for answer in answers] == [["a.png"], ["b.png"]]
+        assert len(faults) == 2
+        assert str(asked[0]) in faults[0]
+        assert str(asked[2]) in faults[1]
+
+    def test_more_queries_than_are_done_here_keep_their_order(self, collection, photos, monkeypatch):
+        def backwards(task: Any, items: Any, *, jobs: int | None = None) -> Iterator[Any]:
+            return reversed(list(one_after_the_other(task, items)))
+
+        monkeypatch.setattr(queries, "spread", backwards)
+        asked = [photos / name for name in NAMES] * 3
+        answers, faults = collection.search_many([*asked, photos / "gone.png"], top=1)
+        assert [answer.hits[0].path for answer in answers] == asked
+        assert len(faults) == 1
+
+    def test_more_queries_than_are_encoded_at_once(self, collection, photos, monkeypatch):
+        asked = [photos / name for name in NAMES] * 2
+        expected = collection.search(asked)
+        monkeypatch.setattr("faemb.collection.collection.BATCH", 3)
+        for answer, other in zip(collection.search(asked), expected, strict=True):
+            assert [hit.path for hit in answer.hits] == [hit.path for hit in other.hits]
+
+    def test_kept_features_are_as_good_as_the_image(self, collection, photos):
+        kept = collection.features(photos / "a.png")
+        assert isinstance(kept, LocalFeatures)
+        assert (len(kept), kept.image_size) == (40, (120, 90))
+        (answer,) = collection.search_features([kept], names=["kept"], top=1)
+        assert (answer.query, answer.features) == ("kept", 40)
+        assert answer.hits == [Hit(photos / "a.png", 1.0)]
+        assert collection.search_features([kept])[0].query == ""
+        fresh = HessianAffine(max_features=40).extract(photos / "a.png")
+        np.testing.assert_allclose(kept.descriptors, fresh.descriptors, atol=2e-3)
+        np.testing.assert_array_equal(kept.frames, fresh.frames)
+
+    def test_features_of_another_length_are_refused(self, collection):
+        with pytest.raises(InputError, match="7"):
+            collection.search_features([LocalFeatures.none(7, (9, 9))])
+
+    def test_features_of_an_unknown_image_are_refused(self, collection, tmp_path):
+        with pytest.raises(InputError, match=r"gone\.png is not in the collection"):
+            collection.features(tmp_path / "gone.png")
+
+    def test_a_change_is_seen_at_once_by_one_who_has_searched_before(self, collection, photos):
+        with Collection.open(collection.layout.folder) as reader:
+            assert len(reader.search(photos / "a.png")[0].hits) == 5
+            collection.remove(photos / "trip")
+            assert len(reader.search(photos / "a.png")[0].hits) == 3
+            picture(photos / "new.png", 33)
+            collection.add(photos / "new.png")
+            assert_finds(reader.search(photos / "new.png", top=1)[0].hits, photos / "new.png")
+
+    def test_nothing_is_read_again_while_nothing_changes(self, collection, photos):
+        first = collection.view()
+        collection.search(photos / "a.png")
+        assert collection.view() is first
+        collection.remove(photos / "a.png")
+        assert collection.view() is not first
+
+
+class TestBoxes:
+    def test_only_what_lies_inside_counts(self, collection, photos):
+        whole, part = (collection.search(photos / "a.png", box=box)[0] for box in (None, (0, 0, 70, 89)))
+        assert 0 < part.features < whole.features
+        assert part.hits[0].path == photos / "a.png"
+        assert part.hits[0].score < 1
+        assert collection.search(photos / "a.png", box=(-50, -50, 500, 500))[0] == whole
+
+    def test_a_box_that_shows_nothing_finds_nothing(self, collection, photos):
+        (answer,) = collection.search(photos / "a.png", box=(0, 0, 1, 1))
+        assert (answer.features, answer.hits) == (0, [])
+
+    @pytest.mark.parametrize(
+        ("box", "words"),
+        [
+            ((500, 0, 600, 50), "lies outside the image, which is 120 x 90 pixels"),
+            ((50, 50, 50, 90), "is empty"),
+            ((90, 50, 50, 90), "is empty"),
+            ((0, 0, 10), "expected four finite numbers"),
+            ((0, 0, 10, float("inf")), "expected four finite numbers"),
+        ],
+        ids=["outside", "empty", "turned", "three", "endless"],
+    )
+    def test_a_wrong_box_is_explained(self, collection, photos, box, words):
+        with pytest.raises(InputError, match=words):
+            collection.search(photos / "a.png", box=box)
+
+    def test_a_box_that_one_query_does_not_have_is_told_of_that_one(self, collection, photos, tmp_path):
+        small = picture(tmp_path / "small.png", 3, size=(64, 48))
+        answers, faults = collection.search_many([small, photos / "a.png"], box=(70, 10, 119, 80))
+        assert [answer.query for answer in answers] == [str(photos / "a.png")]
+        (sentence,) = faults
+        assert str(small) in sentence

@@ -1,0 +1,147 @@
+"""Images that cannot be read, and images that show nothing: they are told, and stop no other."""
+
+import os
+from typing import Any
+
+import pytest
+
+from faemb.collection import Hit, writing
+from pictures import blank, picture
+from small_collections import assert_finds, counts, names_below
+
+BLANK = "flat.png"
+
+
+class TestBrokenImages:
+    def test_one_is_told_and_stops_no_other(self, empty, photos):
+        (photos / "broken.png").write_text("no image")
+        report = empty.add(photos)
+        assert counts(report) == (5, 0, 0, 0)
+        (sentence,) = report.failed
+        assert str(photos / "broken.png") in sentence
+        assert "\n" not in sentence
+        info = empty.info()
+        assert info.images == 5
+        (reason,) = info.unreadable.values()
+        assert reason in sentence
+
+    def test_it_is_named_where_it_lies(self, empty, photos):
+        (photos / "broken.png").write_text("no image")
+        empty.add(photos)
+        assert list(empty.info().unreadable) == [str(photos / "broken.png")]
+
+    def test_it_is_tried_again_only_when_it_has_changed(self, empty, photos, monkeypatch):
+        (photos / "broken.png").write_text("no image")
+        empty.add(photos)
+        describe = writing.Describe.__call__
+        asked: list[str] = []
+        monkeypatch.setattr(
+            writing.Describe, "__call__", lambda self, file: asked.append(file.path.name) or describe(self, file)
+        )
+        for _ in range(2):
+            report = empty.add(photos)
+            assert counts(report) == (0, 0, 5, 0)
+            assert len(report.failed) == 1
+        assert asked == []
+        (photos / "broken.png").write_text("still no image")
+        assert len(empty.add(photos).failed) == 1
+        assert asked == ["broken.png"]
+        assert len(empty.info().unreadable) == 1
+
+    def test_mended_it_is_an_image_like_any_other(self, empty, photos):
+        (photos / "broken.png").write_text("no image")
+        empty.add(photos)
+        picture(photos / "broken.png", 30)
+        report = empty.add(photos)
+        assert counts(report) == (1, 0, 5, 0)
+        assert report.failed == []
+        assert empty.info().unreadable == {}
+        assert_finds(empty.search(photos / "broken.png", top=1)[0].hits, photos / "broken.png")
+
+    def test_an_image_that_breaks_is_taken_out(self, collection, photos):
+        (photos / "a.png").write_text("no image")
+        report = collection.add(photos)
+        assert counts(report) == (0, 0, 4, 1)
+        assert len(report.failed) == 1
+        assert "a.png" not in names_below(collection, photos)
+        assert "a.png" not in names_below(collection.search(photos / "b.png")[0].hits, photos)
+
+    def test_a_folder_that_cannot_be_read_is_told(self, collection, photos, monkeypatch):
+        scandir = os.scandir
+
+        def guarded(path: Any) -> Any:
+            if os.path.basename(path) == "trip":
+                raise PermissionError(13, "Permission denied")
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", guarded)
+        assert collection.add(photos).failed == [f"the folder {photos / 'trip'} cannot be read: Permission denied"]
+        report = collection.update()
+        assert report.failed == [f"the folder {photos / 'trip'} cannot be read: Permission denied"]
+        assert report.removed == 0
+        assert len(collection) == 5
+
+    def test_an_unexpected_fault_is_told_of_the_image(self, collection, photos, monkeypatch):
+        picture(photos / "new.png", 9)
+
+        def fail(self: Any, file: Any) -> None:
+            raise ZeroDivisionError("of all things")
+
+        monkeypatch.setattr(writing.Describe, "__call__", fail)
+        (sentence,) = collection.add(photos).failed
+        assert str(photos / "new.png") in sentence
+        assert "ZeroDivisionError" in sentence
+
+
+class TestBlankImages:
+    @pytest.fixture(autouse=True)
+    def with_a_blank_one(self, collection, photos):
+        self.report = collection.add(blank(photos / BLANK))
+
+    def test_it_is_kept_and_told(self, collection, photos):
+        assert counts(self.report) == (1, 0, 0, 0)
+        assert self.report.without_features == [str(photos / BLANK)]
+        info = collection.info()
+        assert (info.images, info.searchable, info.without_features, info.waiting) == (6, 5, 1, 0)
+        assert counts(collection.add(photos)) == (0, 0, 6, 0)
+
+    def test_it_is_ranked_last(self, collection, photos):
+        hits = collection.search(photos / "a.png")[0].hits
+        assert len(hits) == 6
+        assert hits[-1] == Hit(photos / BLANK, None)
+        assert None not in [hit.score for hit in hits[:-1]]
+
+    def test_it_takes_no_place_from_others(self, collection, photos):
+        assert None not in [hit.score for hit in collection.search(photos / "a.png", top=5)[0].hits]
+        assert [hit.score for hit in collection.search(photos / "a.png", top=6)[0].hits][-1] is None
+
+    def test_it_is_not_similar_to_any_degree(self, collection, photos):
+        assert BLANK not in names_below(collection.search(photos / "a.png", threshold=-1)[0].hits, photos)
+
+    def test_it_finds_nothing(self, collection, photos):
+        (answer,) = collection.search(photos / BLANK)
+        assert (answer.features, answer.hits) == (0, [])
+
+    def test_it_is_no_duplicate(self, collection, photos):
+        blank(photos / "other.png")
+        collection.add(photos)
+        assert collection.duplicates(1.0) == []
+
+    def test_many_of_them_come_in_order_of_their_adding(self, collection, photos):
+        for number in range(4):
+            collection.add(blank(photos / f"flat-{3 - number}.png"))
+        last = names_below(collection.search(photos / "a.png", top=8)[0].hits, photos)[5:]
+        assert last == [BLANK, "flat-3.png", "flat-2.png"]
+
+    def test_it_can_be_removed_and_repainted(self, collection, photos):
+        picture(photos / BLANK, 40)
+        assert counts(collection.update()) == (0, 1, 5, 0)
+        assert_finds(collection.search(photos / BLANK, top=1)[0].hits, photos / BLANK)
+        assert collection.remove(photos / BLANK) == 1
+        assert len(collection) == 5
+
+    def test_only_blank_ones(self, empty, photos):
+        empty.add(photos / BLANK)
+        assert empty.search(photos / "a.png")[0].hits == [Hit(photos / BLANK, None)]
+        assert empty.duplicates() == []
+        assert empty.export(photos / "out.npz", "npz") == 0

@@ -1,0 +1,163 @@
+"""Collections that follow their folders, lose images, and become smaller."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from faemb.collection import Collection
+from faemb.errors import InputError
+from pictures import picture
+from small_collections import NAMES, assert_finds, counts, names_below, touch
+
+
+class TestUpdating:
+    def test_new_changed_and_vanished(self, collection, photos):
+        picture(photos / "new.png", 20)
+        picture(photos / "a.png", 21)
+        touch(photos / "a.png")
+        (photos / "trip" / "d.png").unlink()
+        assert counts(collection.update()) == (1, 1, 3, 1)
+        assert names_below(collection, photos) == ["a.png", "b.png", "c.jpg", "new.png", "trip/e.png"]
+        assert counts(collection.update()) == (0, 0, 5, 0)
+
+    def test_a_renamed_image(self, collection, photos):
+        (photos / "a.png").rename(photos / "trip" / "z.png")
+        assert counts(collection.update()) == (1, 0, 4, 1)
+        assert_finds(collection.search(photos / "trip" / "z.png", top=1)[0].hits, photos / "trip" / "z.png")
+
+    def test_a_vanished_folder_is_refused_and_nothing_is_removed(self, collection, photos):
+        """It may be on a drive that is not connected."""
+        photos.rename(photos.parent / "away")
+        words = rf"the folder {photos} is not there, and its images were not touched; .* faemb remove"
+        with pytest.raises(InputError, match=words):
+            collection.update()
+        assert len(collection) == 5
+        (photos.parent / "away").rename(photos)
+        assert counts(collection.update()) == (0, 0, 5, 0)
+
+    def test_a_vanished_folder_can_be_taken_out(self, collection, photos, tmp_path):
+        picture(tmp_path / "others" / "z.png", 60)
+        collection.add(tmp_path / "others")
+        shutil.rmtree(photos)
+        assert collection.remove(photos) == 5
+        assert counts(collection.update()) == (0, 0, 1, 0)
+        assert collection.info().folders == [str(tmp_path / "others")]
+
+    def test_a_vanished_folder_below_is_just_vanished_images(self, collection, photos):
+        shutil.rmtree(photos / "trip")
+        assert counts(collection.update()) == (0, 0, 3, 2)
+
+    def test_all_images_may_vanish(self, collection, photos):
+        for name in NAMES:
+            (photos / name).unlink()
+        assert counts(collection.update()) == (0, 0, 0, 5)
+        assert len(collection) == 0
+        picture(photos / "new.png", 5)
+        assert counts(collection.update()) == (1, 0, 0, 0)
+
+    def test_single_files_are_not_looked_for(self, collection, photos, tmp_path):
+        """Only folders are remembered."""
+        image = picture(tmp_path / "single.png", 70)
+        collection.add(image)
+        image.unlink()
+        assert counts(collection.update()) == (0, 0, 5, 0)
+        assert len(collection) == 6
+
+    def test_a_named_file_that_folders_pass_over_is_not_vanished(self, collection, photos):
+        picture(photos / "z.png", 8).rename(photos / "scan")
+        picture(photos / ".hidden.png", 9)
+        collection.add([photos / "scan", photos / ".hidden.png"])
+        assert collection.update().removed == 0
+        assert len(collection) == 7
+
+    def test_vanished_images_of_a_folder_above_the_collection(self, photos, model):
+        """Some images lie beside the collection and some do not, and the folder above has both."""
+        root = photos.parent / "root"
+        for name in ("far/a.png", "near/b.png", "near/c.png"):
+            picture(root / name, 4)
+        with Collection.create(root / "near" / "new.faemb", model) as made:
+            made.add(root)
+            (root / "near" / "b.png").unlink()
+            (root / "far" / "a.png").unlink()
+            assert counts(made.update()) == (0, 0, 1, 2)
+            assert made.remove(root) == 1
+
+    def test_a_broken_file_that_vanishes_is_forgotten(self, collection, photos):
+        (photos / "broken.png").write_text("no image")
+        collection.update()
+        assert len(collection.info().unreadable) == 1
+        (photos / "broken.png").unlink()
+        assert counts(collection.update()) == (0, 0, 5, 0)
+        assert collection.info().unreadable == {}
+
+    def test_a_folder_with_a_name_that_begins_like_another(self, collection, photos):
+        picture(photos.parent / "photos-2" / "x.png", 8)
+        collection.add(photos.parent / "photos-2")
+        assert collection.remove(photos) == 5
+        assert names_below(collection, photos.parent) == ["photos-2/x.png"]
+
+
+class TestRemoving:
+    def test_an_image(self, collection, photos):
+        assert collection.remove(photos / "a.png") == 1
+        assert (photos / "a.png").is_file()
+        assert len(collection) == 4
+        hits = collection.search(photos / "a.png")[0].hits
+        assert "a.png" not in names_below(hits, photos)
+        assert len(hits) == 4
+
+    def test_several_and_folders(self, collection, photos):
+        assert collection.remove([photos / "trip", str(photos / "a.png"), photos / "trip" / "d.png"]) == 3
+        assert names_below(collection, photos) == ["b.png", "c.jpg"]
+
+    def test_what_is_not_there_is_refused_and_nothing_is_removed(self, collection, photos):
+        with pytest.raises(InputError, match=r"gone.png is not in the collection .*photos\.faemb"):
+            collection.remove([photos / "a.png", photos / "gone.png"])
+        assert len(collection) == 5
+
+    def test_a_removed_image_can_come_back(self, collection, photos):
+        collection.remove(photos / "a.png")
+        assert counts(collection.add(photos)) == (1, 0, 4, 0)
+        assert_finds(collection.search(photos / "a.png", top=1)[0].hits, photos / "a.png")
+
+    def test_a_removed_folder_is_not_looked_at_again(self, collection, photos):
+        collection.remove(photos)
+        assert collection.info().folders == []
+        assert counts(collection.update()) == (0, 0, 0, 0)
+
+    def test_a_broken_file_is_forgotten(self, collection, photos):
+        (photos / "broken.png").write_text("no image")
+        collection.add(photos)
+        assert collection.remove(photos / "broken.png") == 0
+        assert collection.info().unreadable == {}
+
+    def test_all_of_them(self, collection, photos):
+        collection.remove(photos)
+        assert len(collection) == 0
+        assert collection.search(photos / "a.png")[0].hits == []
+        assert counts(collection.add(photos)) == (5, 0, 0, 0)
+        assert_finds(collection.search(photos / "a.png", top=1)[0].hits, photos / "a.png")
+
+
+def test_compaction_changes_no_answer(empty, tmp_path):
+    for number in range(30):
+        picture(tmp_path / "photos" / f"{number:02}.png", number)
+    empty.add(tmp_path / "photos")
+    kept = tmp_path / "photos" / "27.png"
+    features = empty.features(kept)
+    empty.search(kept, index="hnsw")
+    before = {hit.path: hit.score for hit in empty.search(kept, top=40)[0].hits}
+    files = {path.name for path in empty.layout.folder.iterdir()}
+    assert {"vectors-1.f32", "hnsw-1-30.faiss"} <= files
+    empty.remove([tmp_path / "photos" / f"{number:02}.png" for number in range(25)])
+    files = {path.name for path in empty.layout.folder.iterdir()}
+    assert {"vectors-2.f32", "short-2.f32", "codes-2.u8", "features-2.bin"} <= files
+    assert not [name for name in files if "-1" in name]
+    for index in ("exact", "hnsw", "ivf-pq", "binary"):
+        hits = empty.search(kept, top=40, index=index)[0].hits
+        assert len(hits) == 5
+        for hit in hits:
+            assert hit.score == pytest.approx(before[hit.path], abs=1.1e-5)
+    np.testing.assert_array_equal(empty.features(kept).descriptors, features.descriptors)
+    assert empty.check() == []

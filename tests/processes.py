@@ -1,0 +1,43 @@
+"""Commands as real processes: waiting for them and for their workers; and work that is done without any."""
+
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
+PATIENCE = 120.0
+"""Seconds until something is taken to hang."""
+
+
+def living(session: int) -> list[int]:
+    """Processes of a session, less those that have ended and only wait to be asked."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, _, owner = (place / "stat").read_text().rsplit(") ", 1)[1].split()[:4]
+        except OSError:
+            continue  # it has ended meanwhile
+        if int(owner) == session and state != "Z":
+            found.append(int(place.name))
+    return found
+
+
+def wait_until(condition: Callable[[], Any], *, pause: float = 0.02) -> bool:
+    """Whether it has come true before patience was lost."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, jobs: int | None = None) -> Iterator[Any]:
+    """In place of `spread`: no workers."""
+    for item in items:
+        try:
+            yield item, task(item)
+        except Exception as error:
+            yield item, error
