@@ -20,6 +20,9 @@ from faemb.errors import InputError
 
 KINDS = {kind.name: kind for kind in (HOLIDAYS, OXFORD, PARIS, REVISITED_OXFORD, REVISITED_PARIS, UKBENCH, TABLE)}
 
+COMPLETE = "complete"
+"""How the note of a dataset begins that is as published."""
+
 
 def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Dataset:
     """The benchmark in a folder, recognised by what lies there, or read as the kind that is named."""
@@ -62,7 +65,7 @@ def _completeness(kind: Kind, images: int, queries: int) -> str:
     if complete is None:
         return found
     if complete:
-        return f"complete: {found}"
+        return f"{COMPLETE}: {found}"
     expected = f"{' or '.join(f'{count:,}' for count in kind.images)} and {kind.queries:,}"
     fault = "a subset" if images <= max(kind.images) and queries <= kind.queries else "not as published"
     return f"{fault}: {found} instead of {expected}, so results cannot be compared with published ones"
