@@ -26,10 +26,9 @@ COMPLETE = "complete"
 
 def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Dataset:
     """The benchmark in a folder, recognised by what lies there, or read as the kind that is named."""
-    if kind is not None and kind not in KINDS:
-        raise InputError(f"no kind of benchmark is called {kind!r}; there are {', '.join(KINDS)}")
+    named = None if kind is None else kind_named(kind)
     contents = contents_of(Path(folder))
-    chosen = KINDS[kind] if kind is not None else _recognised(contents)
+    chosen = named or _recognised(contents)
     truth = chosen.read(contents)
     queries = len(next(iter(truth.protocols.values())))
     return Dataset(
@@ -43,6 +42,12 @@ def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Datase
         note="; ".join(filter(None, (_completeness(chosen, len(truth.images), queries), truth.note))),
         missing=truth.missing,
     )
+
+
+def kind_named(name: str) -> Kind:
+    if name not in KINDS:
+        raise InputError(f"no kind of benchmark is called {name!r}; there are {', '.join(KINDS)}")
+    return KINDS[name]
 
 
 def _recognised(contents: Contents) -> Kind:
