@@ -14,8 +14,9 @@ import PIL.Image
 import pytest
 
 from faemb.collection import Answer, Group, Hit
-from faemb.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page, save_page
+from faemb.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
 from faemb.errors import InputError
+from faemb.page import save_page
 
 VOID = {"meta", "image", "use", "path"}
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""

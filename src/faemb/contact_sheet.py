@@ -8,8 +8,7 @@ that a box of interest is drawn sharp at any size.
 import base64
 import io
 import os
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +16,10 @@ import numpy as np
 from PIL import Image as Pillow
 
 from faemb.collection.answers import Answer, Group, Hit
-from faemb.errors import FaembError, InputError
+from faemb.errors import FaembError
 from faemb.features import Image, read_image
 from faemb.features.region import checked_box
-from faemb.storage import replacing
+from faemb.page import counted, document, text
 
 LARGEST_THUMBNAIL = 240
 QUALITY = 80
@@ -28,26 +27,8 @@ QUALITY = 80
 _NOT_FILES = ("", "the array")
 """What an answer calls a query that was given as an array or as features."""
 _NO_FEATURES = "no local features"
-_CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 _STYLE = """
-:root{color-scheme:light dark;--page:#f4f4f1;--card:#fff;--well:#e9e9e4;--ink:#1d1f21;--soft:#5f6368;--line:#dcdcd6;
---accent:#b4430f;--bar:#deded8}
-@media (prefers-color-scheme:dark){:root{--page:#141517;--card:#1e2023;--well:#111214;--ink:#ececea;--soft:#a3a7ac;
---line:#303338;--accent:#ff9a5c;--bar:#3a3d42}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:15px/1.45 system-ui,-apple-system,"Segoe UI",sans-serif}
-header,main{max-width:1560px;margin:0 auto;padding:0 clamp(14px,3vw,40px)}
-header{padding-top:clamp(20px,3vw,40px)}
-main{padding-bottom:40px}
-h1{margin:0;font-size:clamp(22px,2.6vw,32px);line-height:1.2;letter-spacing:-.01em;overflow-wrap:anywhere}
-.soft,small{color:var(--soft)}
-section{padding:20px 0 6px;border-top:1px solid var(--line);margin-top:24px}
-h2{margin:0 0 12px;font-size:17px;line-height:1.3;overflow-wrap:anywhere}
-h2 small{font-size:inherit;font-weight:400}
-.soft{margin:0 0 12px}
-header p{margin:8px 0 0;max-width:80ch}
-header small{font-size:14px}
 .answer{display:grid;grid-template-columns:minmax(180px,240px) minmax(0,1fr);column-gap:clamp(14px,2vw,28px);
 align-items:start}
 .answer h2{grid-column:1/-1}
@@ -82,24 +63,18 @@ def answers_page(answers: Sequence[Answer], *, title: str, box: Sequence[float] 
     """Queries with their hits; `box` is the region x1, y1, x2, y2 of each query that was searched for."""
     pictures = _Pictures()
     rows = (_answer(answer, box, pictures) for answer in answers)
-    count = _counted(len(answers), "query", "queries")
-    return _page(title, f"{count}. Numbers are similarities, from -1 to 1; the most similar come first.", note, rows)
+    count = counted(len(answers), "query", "queries")
+    about = f"{count}. Numbers are similarities, from -1 to 1; the most similar come first."
+    return document(title, about, note, rows, style=_STYLE)
 
 
 def groups_page(groups: Sequence[Group], *, title: str, note: str = "") -> str:
     """Groups of images that show the same."""
     pictures = _Pictures()
     rows = (_group(number, group, pictures) for number, group in enumerate(groups, 1))
-    count = _counted(len(groups), "group", "groups")
-    return _page(title, f"{count} of images that show the same. Similarities are from -1 to 1.", note, rows)
-
-
-def save_page(path: str | os.PathLike[str], page: str) -> None:
-    """Write a page, completely or not at all."""
-    if os.path.splitext(path)[1].lower() not in (".html", ".htm"):
-        raise InputError(f"a page cannot be written to {path}; give a name that ends in .html")
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    count = counted(len(groups), "group", "groups")
+    about = f"{count} of images that show the same. Similarities are from -1 to 1."
+    return document(title, about, note, rows, style=_STYLE)
 
 
 # Pictures.
@@ -138,7 +113,7 @@ def _picture(name: str, thumbnail: _Thumbnail, pixels: str, box: Sequence[float]
     width, height = thumbnail.size
     drawn = "" if box is None else _outlined(thumbnail, box)
     return (
-        f'<svg class="picture" viewBox="0 0 {width} {height}" role="img" aria-label="picture of {_text(name)}">'
+        f'<svg class="picture" viewBox="0 0 {width} {height}" role="img" aria-label="picture of {text(name)}">'
         f"{pixels}{drawn}</svg>"
     )
 
@@ -164,7 +139,7 @@ def _data_uri(image: Image) -> str:
 
 
 def _lost(reason: str) -> str:
-    return f'<div class="picture lost" title="{_text(reason)}">no picture<span>{_text(reason)}</span></div>'
+    return f'<div class="picture lost" title="{text(reason)}">no picture<span>{text(reason)}</span></div>'
 
 
 # Rows.
@@ -173,7 +148,7 @@ def _lost(reason: str) -> str:
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> str:
     hits = "".join(_hit(hit, pictures) for hit in answer.hits)
     found = f'<ol class="cards" role="list">{hits}</ol>' if hits else f'<p class="soft">{_why_nothing(answer)}</p>'
-    told = _counted(answer.features, "local feature", "local features") if answer.features else _NO_FEATURES
+    told = counted(answer.features, "local feature", "local features") if answer.features else _NO_FEATURES
     told += "" if box is None else " in the box"
     name, picture = _query(answer.query, box, pictures)
     return _row(name, f'<div class="query card">{picture}<p class="told">{told}</p></div><div>{found}</div>')
@@ -205,7 +180,7 @@ def _score(score: float) -> str:
 
 def _group(number: int, group: Group, pictures: _Pictures) -> str:
     cards = "".join(_card(path, "", pictures) for path in group.paths)
-    told = f"{_counted(len(group.paths), 'image', 'images')}, similarity at least {group.score:.3f}"
+    told = f"{counted(len(group.paths), 'image', 'images')}, similarity at least {group.score:.3f}"
     return _row(
         f"Group {number}", f'<p class="soft">{told}</p><ul class="cards" role="list">{cards}</ul>', kind="group"
     )
@@ -223,37 +198,10 @@ def _card(path: Path, told: str, pictures: _Pictures) -> str:
 
 
 def _linked(path: Path, picture: str) -> str:
-    return f'<a href="{_text(path.as_uri())}" title="{_text(str(path))}">{picture}</a>'
+    return f'<a href="{text(path.as_uri())}" title="{text(str(path))}">{picture}</a>'
 
 
 def _name(path: Path) -> str:
     """The folder and the file, each in its own direction of writing, and the full path where the pointer rests."""
-    folder, file = _text(path.parent.name), _text(path.name)
-    return f'<span title="{_text(str(path))}"><small><bdi>{folder}</bdi>/</small><bdi>{file}</bdi></span>'
-
-
-# The page.
-
-
-def _page(title: str, about: str, note: str, rows: Iterable[str]) -> str:
-    """Rows are made one after the other, so that one picture at a time is decoded."""
-    said = f"<p>{_text(note)}</p>" if note else ""
-    head = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<header><h1><bdi>{_text(title)}</bdi></h1>{said}<p><small>{_text(about)}</small></p></header>\n<main>\n"
-    )
-    return "".join([head, *rows, "</main>\n</body>\n</html>\n"])
-
-
-def _text(text: str) -> str:
-    """For HTML; names that are not Unicode, and characters that HTML does not have, show as question marks."""
-    known = text.encode("utf-8", "replace").decode("utf-8")
-    return escape("".join("?" if ord(each) < 32 and each not in "\t\n" else each for each in known))
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+    folder, file = text(path.parent.name), text(path.name)
+    return f'<span title="{text(str(path))}"><small><bdi>{folder}</bdi>/</small><bdi>{file}</bdi></span>'

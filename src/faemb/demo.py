@@ -31,10 +31,11 @@ from PIL import Image as Pillow
 
 from faemb.binary import ITQ
 from faemb.collection import Answer, Collection, Model
-from faemb.contact_sheet import answers_page, save_page
+from faemb.contact_sheet import answers_page
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.evaluation import average_precision
 from faemb.features import HessianAffine, read_image
+from faemb.page import save_page
 from faemb.presets import preset
 from faemb.progress import Progress
 from faemb.storage import replacing

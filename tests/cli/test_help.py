@@ -28,6 +28,7 @@ HEAVY = {
     "safetensors",
     "jaxtyping",
     "torch",
+    "matplotlib",
 }
 
 

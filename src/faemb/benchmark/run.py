@@ -67,8 +67,9 @@ class Run:
 
     def save(self, folder: Path) -> Path:
         path = folder / FILE
-        with replacing(path) as temporary:
-            temporary.write_text(json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        with replacing(path) as temporary:  # names that are no text become escapes, which JSON reads back
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         return path
 
     @classmethod
@@ -80,7 +81,7 @@ class Run:
             raise InputError(
                 f"{path} cannot be read: {error.strerror}; give a folder that faemb benchmark made"
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{path} is damaged ({error}); run the benchmark again") from error
         return _run(content, path)
 
@@ -90,11 +91,46 @@ def _run(content: Any, path: Path) -> Run:
         raise FormatError(f"{path} was not written by this version of faemb; run the benchmark again")
     try:
         parts: dict[str, Any] = {
-            "dataset": Used(**content.pop("dataset")),
-            "learning": tuple(Used(**used) for used in content.pop("learning")),
-            "distractors": tuple(Used(**used) for used in content.pop("distractors")),
-            "rows": tuple(Row(**{**row, "series": tuple(row["series"])}) for row in content.pop("rows")),
+            "dataset": _used(content.pop("dataset")),
+            "learning": tuple(map(_used, content.pop("learning"))),
+            "distractors": tuple(map(_used, content.pop("distractors"))),
+            "rows": tuple(map(_row, content.pop("rows"))),
         }
-        return Run(**content, **parts)
+        run = Run(**content, **parts)
+        _require(run, str, "table", "title", "labels", "started")
+        _require(run, int | float, "queries", "seconds")
+        _require_mappings(run, settings=Value, versions=str, plot=str)
+        return run
     except (TypeError, KeyError) as error:
         raise FormatError(f"{path} is damaged ({error}); run the benchmark again") from error
+
+
+def _used(content: Any) -> Used:
+    used = Used(**content)
+    _require(used, str, "name", "checksum", "note")
+    _require(used, int, "images")
+    return used
+
+
+def _row(content: Any) -> Row:
+    fields = {**content}
+    row = Row(**{**fields, "series": tuple(fields.get("series", ()))})
+    _require_mappings(row, settings=Value, measures=int | float, published=int | float, seconds=int | float)
+    _require(row, str, "fingerprint")
+    if not all(isinstance(value, int | float) for value in row.series):
+        raise TypeError("series is not a list of numbers")
+    return row
+
+
+def _require(part: Any, kind: Any, *names: str) -> None:
+    """What is read is drawn and printed later, far from the file that could be named."""
+    for name in names:
+        if not isinstance(getattr(part, name), kind):
+            raise TypeError(f"{name} is {getattr(part, name)!r:.40}")
+
+
+def _require_mappings(part: Any, **kinds: Any) -> None:
+    for name, kind in kinds.items():
+        content = getattr(part, name)
+        if not isinstance(content, dict) or not all(isinstance(value, kind) for value in content.values()):
+            raise TypeError(f"{name} is {content!r:.40}")

@@ -6,11 +6,23 @@ from typing import Any
 
 import typer
 
+WIDE = 160
+
 
 def result(text: str) -> None:
     """What the output cannot show, such as a file name that is no text, is written as an escape."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def print_table(table: Any) -> None:
+    """One of rich, as wide as the terminal; wide enough for long cells where there is none."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(table)
+    result(captured.get().rstrip("\n"))
 
 
 def print_json(value: Any) -> None:

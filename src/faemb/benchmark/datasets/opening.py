@@ -20,13 +20,15 @@ from faemb.errors import InputError
 
 KINDS = {kind.name: kind for kind in (HOLIDAYS, OXFORD, PARIS, REVISITED_OXFORD, REVISITED_PARIS, UKBENCH, TABLE)}
 
+COMPLETE = "complete"
+"""How the note of a dataset begins that is as published."""
+
 
 def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Dataset:
     """The benchmark in a folder, recognised by what lies there, or read as the kind that is named."""
-    if kind is not None and kind not in KINDS:
-        raise InputError(f"no kind of benchmark is called {kind!r}; there are {', '.join(KINDS)}")
+    named = None if kind is None else kind_named(kind)
     contents = contents_of(Path(folder))
-    chosen = KINDS[kind] if kind is not None else _recognised(contents)
+    chosen = named or _recognised(contents)
     truth = chosen.read(contents)
     queries = len(next(iter(truth.protocols.values())))
     return Dataset(
@@ -40,6 +42,12 @@ def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Datase
         note="; ".join(filter(None, (_completeness(chosen, len(truth.images), queries), truth.note))),
         missing=truth.missing,
     )
+
+
+def kind_named(name: str) -> Kind:
+    if name not in KINDS:
+        raise InputError(f"no kind of benchmark is called {name!r}; there are {', '.join(KINDS)}")
+    return KINDS[name]
 
 
 def _recognised(contents: Contents) -> Kind:
@@ -62,7 +70,7 @@ def _completeness(kind: Kind, images: int, queries: int) -> str:
     if complete is None:
         return found
     if complete:
-        return f"complete: {found}"
+        return f"{COMPLETE}: {found}"
     expected = f"{' or '.join(f'{count:,}' for count in kind.images)} and {kind.queries:,}"
     fault = "a subset" if images <= max(kind.images) and queries <= kind.queries else "not as published"
     return f"{fault}: {found} instead of {expected}, so results cannot be compared with published ones"

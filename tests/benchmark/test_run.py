@@ -1,0 +1,69 @@
+"""Runs are kept as run.json: what goes in comes out, and what was damaged is refused in one sentence."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up_runs import HOSTILE, row, run
+
+from faemb.benchmark.run import FILE, Run, Used
+from faemb.errors import FormatError, InputError
+
+
+@pytest.mark.parametrize("name", ["Ægir µ", HOSTILE, "no text: \udcff"], ids=["unicode", "hostile", "bytes"])
+def test_what_is_saved_is_loaded(tmp_path: Path, name: str) -> None:
+    made = run(row(name, 8, 70.1), replace(row("Temb", 64, 1.0), series=(3.0, 2.0)), dataset=Used(name, 1, ""))
+    made.save(tmp_path)
+    assert Run.load(tmp_path) == Run.load(tmp_path / FILE) == made
+
+
+def test_a_folder_without_a_run_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read: .*; give a folder that faemb benchmark made"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "\x00", "[" * 100_000, '{"version": 1}'], ids=lambda text: text[:9] or "empty"
+)
+def test_a_damaged_file_is_explained(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(FormatError, match=r"is damaged .*; run the benchmark again"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [[], 3, {}, {"version": 2}], ids=str)
+def test_another_version_is_refused(tmp_path: Path, content: Any) -> None:
+    (tmp_path / FILE).write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="not written by this version of faemb"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("rows", value) for value in (None, 3, "abc", [3], [{}], [None])],
+        *[("dataset", value) for value in (None, [], {"name": "x"}, {"name": 3, "images": 1, "checksum": ""})],
+        *[("learning", value) for value in (4, [4], [{"other": 1}])],
+        *[("title", 3), ("queries", "many"), ("settings", []), ("settings", {"a": []}), ("plot", {"x": 3})],
+        ("more", 1),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_refused(tmp_path: Path, name: str, value: Any) -> None:
+    run().save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**content, name: value}))
+    with pytest.raises(FormatError, match="is damaged"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["settings", "measures", "published", "seconds", "fingerprint", "series"])
+@pytest.mark.parametrize("value", [None, 3, ["x"], {"mAP": ["high"]}], ids=str)
+def test_parts_of_rows_of_the_wrong_kind_are_refused(tmp_path: Path, part: str, value: Any) -> None:
+    run().save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    content["rows"][1][part] = value
+    (tmp_path / FILE).write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="is damaged"):
+        Run.load(tmp_path)

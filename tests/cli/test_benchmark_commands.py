@@ -1,0 +1,134 @@
+"""The commands for benchmarks: what they print, where, and how they end."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from faemb.benchmark.datasets import KINDS, checked, open_dataset
+from faemb.benchmark.run import FILE, Row, Run, Used
+from faemb.cli import main
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def faemb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    def command(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Ended(int(ended.value.code or 0), *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def holidays(tmp_path: Path) -> Path:
+    """Two groups; images are never decoded."""
+    folder = tmp_path / "holidays"
+    folder.mkdir()
+    for name in ("100000", "100001", "100100", "100101"):
+        (folder / f"{name}.jpg").write_text(name)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = (Row({"method": "FAemb", "n": 8}, {"mAP": 72.9}, {"mAP": 72.7}), Row({"method": "Temb"}, {"mAP": 71.0}))
+    used = Used("holidays", 1491, "ab")
+    Run("sota", "Results", used, 500, "cd", (), (), {}, {}, "2026-03-06T12:00:00Z", 60.0, rows).save(folder)
+    return folder
+
+
+def test_without_a_folder_every_kind_is_listed(faemb: Callable[..., Ended]) -> None:
+    ended = faemb("datasets")
+    assert (ended.code, ended.err) == (0, "")
+    for kind in KINDS.values():
+        assert kind.name in ended.out
+        assert kind.title in ended.out
+    assert "5,062 or 5,063 images" in ended.out
+    assert "one gt.tsv with the columns query, relevant, junk" in ended.out
+
+
+def test_kinds_as_json(faemb: Callable[..., Ended]) -> None:
+    assert [kind["name"] for kind in json.loads(faemb("datasets", "--json").out)] == list(KINDS)
+    (one,) = json.loads(faemb("datasets", "--json", "--kind", "oxford5k").out)
+    assert (one["images"], one["queries"], one["measures"]) == ([5062, 5063], 55, ["mAP"])
+
+
+def test_a_folder_is_checked(faemb: Callable[..., Ended], holidays: Path) -> None:
+    ended = faemb("datasets", holidays)
+    assert (ended.code, ended.err) == (0, "")
+    expected = checked(open_dataset(holidays))
+    for text in ("holidays, read as holidays", "a subset: 4 images and 2 queries", "4 files, 0.0 MB", "498 images: "):
+        assert text in ended.out
+    assert expected.images.checksum in ended.out
+    assert expected.labels in ended.out
+
+
+def test_a_check_as_json_has_every_missing_name(faemb: Callable[..., Ended], holidays: Path) -> None:
+    content = json.loads(faemb("datasets", holidays, "--json", "--kind", "holidays").out)
+    assert (content["kind"], content["images"], content["queries"], content["bytes"]) == ("holidays", 4, 2, 24)
+    assert content["complete"] is False
+    assert len(content["missing"]) == 498
+
+
+def test_quiet_prints_nothing(faemb: Callable[..., Ended], holidays: Path) -> None:
+    assert faemb("datasets", holidays, "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], ["{empty}"], ["{holidays}", "--kind", "ukbench"], ["--kind", "x"]])
+def test_what_cannot_be_used_ends_in_one_sentence(
+    faemb: Callable[..., Ended], holidays: Path, tmp_path: Path, arguments: list[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = faemb("datasets", *(part.format(empty=tmp_path / "empty", holidays=holidays) for part in arguments))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("faemb: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_runs_become_a_page(faemb: Callable[..., Ended], run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert faemb("leaderboard", run, "--out", page, "--title", "Ours <now>") == (0, f"written to {page}\n", "")
+    content = page.read_text(encoding="utf-8")
+    assert "<title>Ours &lt;now&gt;</title>" in content
+    assert "72.9" in content
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "cannot be read"),
+        ("{", "is damaged"),
+        ('{"version": 99}', "was not written by this version of faemb"),
+    ],
+    ids=["missing", "damaged", "newer"],
+)
+def test_a_bad_run_ends_in_one_sentence_and_no_page(
+    faemb: Callable[..., Ended], run: Path, tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    if text is not None:
+        (bad / FILE).write_text(text)
+    ended = faemb("leaderboard", run, bad, "--out", tmp_path / "page.html")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert ended.err.startswith(f"faemb: {bad / FILE} {sentence}")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_page_needs_its_suffix(faemb: Callable[..., Ended], run: Path, tmp_path: Path) -> None:
+    ended = faemb("leaderboard", run, "--out", tmp_path / "page.txt")
+    assert (ended.code, ended.out) == (1, "")
+    assert "ends in .html" in ended.err
