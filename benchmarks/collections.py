@@ -22,7 +22,6 @@ from benchmarks import affine
 from benchmarks.core import cholesky_whitening
 from benchmarks.report import Result, best_seconds
 from benchmarks.synthetic import QUERIES, VECTORS, synthetic_collection, synthetic_vectors
-from faemb import presets
 from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss
@@ -124,7 +123,7 @@ def encoding(folder: Path, scratch: Path) -> Iterator[Result]:
 
 
 def quality(folder: Path, scratch: Path) -> Iterator[Result]:
-    model, _ = fit_model(folder / "flickr1500", new_model(HessianAffine()))
+    model, _ = fit_model(folder / "flickr1500", new_model())
     with Collection.create(scratch / "learned", model) as collection:
         collection.add(folder / "holidays811")
         score = mean_average_precision(collection, folder / "holidays811")
@@ -151,12 +150,13 @@ def mean_average_precision(collection: Collection, images: Path) -> float:
 def timed_only(name: str, images: Path) -> Model:
     """A model of its full size, learned well enough to time it and nothing else (see core.cholesky_whitening)."""
     extractor, rng = HessianAffine(max_features=300), np.random.default_rng(0)
-    rows = np.concatenate([extractor.extract(path).descriptors for path in sorted(images.rglob("*.jpg"))[:100]])
-    encoder = presets.preset(name, "released")
+    rows = np.concatenate([extractor.extract(path).descriptors for path in sorted(images.rglob("*.jpg"))[:200]])
+    model = new_model(name=name, variant="released")
+    encoder, model.code = model.encoder, ITQ(BITS, iterations=0)
     x = encoder.projection.fit(rows).project(rows)
     encoder.embedding.fit(x)
-    encoder.whitening = cholesky_whitening(encoder.embedding, lambda count: x[rng.integers(len(x), size=count)])
-    model = Model(HessianAffine(), encoder, code=ITQ(BITS, iterations=0))
+    order = iter(rng.permutation(len(x)))
+    encoder.whitening = cholesky_whitening(encoder.embedding, lambda count: x[[next(order) for _ in range(count)]])
     vectors = rng.standard_normal((SHORT + 100, encoder.dimension), np.float32)
     model.rotation = Rotation("rotate", max_axes=SHORT).fit(vectors)
     model.code.fit(vectors[:, :SHORT])

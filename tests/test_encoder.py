@@ -285,5 +285,5 @@ def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> No
 
 
 def test_an_unknown_preset_is_explained() -> None:
-    with pytest.raises(InputError, match="there are small, medium, vlad-64"):
+    with pytest.raises(InputError, match="there are small, medium, best, vlad-64"):
         preset("large")

@@ -103,7 +103,10 @@ PUBLISHED = tuple(
 COLLECTION = {"small": 8, "medium": 16}
 """F-FAemb on 32 dimensions with so many anchors: unit residuals and a relative floor, the best of both variants."""
 
-NAMES = (*COLLECTION, *PUBLISHED)
+BEST = "best"
+"""What ablation on two benchmarks found: wider descriptors, fewer components dropped, more rows for the whitening."""
+
+NAMES = (*COLLECTION, BEST, *PUBLISHED)
 
 
 def preset(name: str, variant: str | None = None, *, rotation: bool = False, **changes: Any) -> Encoder:
@@ -114,11 +117,11 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
     """
     if name not in NAMES:
         raise InputError(f"no preset is called {name!r}; there are {', '.join(NAMES)}")
-    if variant is not None and (variant not in VARIANTS or name in COLLECTION):
+    if variant is not None and (variant not in VARIANTS or name not in PUBLISHED):
         known = f"there are {', '.join(VARIANTS)}" if name in PUBLISHED else "it has none"
         raise InputError(f"the preset {name!r} has no variant {variant!r}; {known}")
     chosen = VARIANTS[variant or "paper"]
-    settings = _collection(COLLECTION[name]) if name in COLLECTION else _published(name, chosen)
+    settings = _own(name) if name not in PUBLISHED else _published(name, chosen)
     if rotation:
         settings["rotation"] = Rotation(chosen.rotation)
     return Encoder(**{**settings, **changes})
@@ -147,11 +150,13 @@ def _size(n_anchors: int, width: int) -> int:
     return n_anchors * width * (width + 1) // 2
 
 
-def _collection(n_anchors: int) -> dict[str, Any]:
+def _own(name: str) -> dict[str, Any]:
+    best = name == BEST
     return {
-        "embedding": FastFAemb(n_anchors, unit_residuals=True),
-        "projection": Projection(32, unit_after=True),
-        "whitening": Whitening(),
+        "embedding": FastFAemb(8 if best else COLLECTION[name], unit_residuals=True),
+        "projection": Projection(64 if best else 32, unit_after=True),
+        "whitening": Whitening(discard=500 if best else None),
+        "whitening_rows": 25.0 if best else 10.0,
     }
 
 

@@ -87,6 +87,12 @@ class TestIndex:
             assert made.model.extractor.fingerprint == HessianAffine(max_features=70).fingerprint
             assert made.info().index == "auto"
 
+    @pytest.mark.parametrize("folder", ["potos", "empty"])
+    def test_a_folder_without_images_leaves_nothing_behind(self, run, here, folder):
+        (here / "empty").mkdir()
+        assert_mistake(run("index", folder, "--out", "new.faemb"), folder)
+        assert not (here / "new.faemb").exists()
+
     def test_the_same_command_goes_on(self, run, here):
         for _ in range(2):
             run("index", "photos", "--out", "new.faemb", "--model", "tiny.model")

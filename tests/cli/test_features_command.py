@@ -93,6 +93,15 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     assert "Traceback" not in ended.err
 
 
+@pytest.fixture
+def hears_ctrl_c():
+    """As in a terminal: a shell that starts the tests in the background makes them and their children deaf to it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize(
     ("whom", "moment"),

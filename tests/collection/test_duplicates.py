@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import cv2
 import numpy as np
 import PIL.Image
 import pytest
@@ -22,7 +23,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
-from small_collections import working_here
+from small_collections import tiny_model, working_here
 
 # Pairs become groups
 
@@ -80,8 +81,13 @@ def pairs_by_the_book(view: View, threshold: float) -> set[tuple[int, int]]:
     return {(i, j) for i in range(len(live)) for j in range(i + 1, len(live)) if similarity[i, j] >= threshold}
 
 
-def found_pairs(view: View, threshold: float, kind=None) -> set[tuple[int, int]]:
-    return {(a, b) for a, b, _ in linked(view, threshold, kind, lambda *call: None)}
+def links(view: View, threshold: float, kind=None, few=(), told=lambda *call: None):
+    """`few` are the places of images with few features."""
+    return linked(view, np.isin(np.arange(len(view.slots)), few), threshold, kind, told)
+
+
+def found_pairs(view: View, threshold: float, kind=None, few=()) -> set[tuple[int, int]]:
+    return {(a, b) for a, b, _ in links(view, threshold, kind, few)}
 
 
 @pytest.mark.parametrize("threshold", [-1, 0.2, 0.5, 1])
@@ -101,9 +107,18 @@ def test_an_approximate_index_finds_the_same_few(rng, tmp_path):
 def test_a_group_larger_than_the_neighbours_that_are_looked_at(tmp_path):
     """Each sees 32 others only, and yet they hold together."""
     view = view_of(tmp_path, np.ones((100, 4)))
-    ((members, score),) = connected(linked(view, 0.9, None, lambda *call: None))
+    ((members, score),) = connected(links(view, 0.9))
     assert sorted(members) == list(range(100))
     assert score == 1
+
+
+@pytest.mark.parametrize("few", [(), (0,), (1,), (0, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("threshold", [-1, 0.5, 0.97])
+def test_an_image_with_few_features_is_linked_to_its_copies_only(tmp_path, few, threshold):
+    """The first two are alike, the last two are copies."""
+    view = view_of(tmp_path, np.array([[1, 0.5, 0], [1, -0.5, 0], [0, 0, 1], [0, 0, 1.0]]))
+    expected = {(a, b) for a, b in pairs_by_the_book(view, threshold) if (a, b) == (2, 3) or not {a, b} & set(few)}
+    assert found_pairs(view, threshold, few=few) == expected
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -114,7 +129,7 @@ def test_too_few_images_to_be_similar(tmp_path, count):
 def test_progress(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "_BLOCK", 10)
     told: list[tuple[str, int, int]] = []
-    list(linked(view_of(tmp_path, rng.standard_normal((25, 4))), 0.5, None, lambda *call: told.append(call)))
+    list(links(view_of(tmp_path, rng.standard_normal((25, 4))), 0.5, told=lambda *call: told.append(call)))
     assert told == [("duplicates", done, 25) for done in (0, 10, 20, 25)]
 
 
@@ -204,3 +219,18 @@ def test_every_index_finds_the_same_groups(edited, kind):
 def test_a_wrong_threshold_is_refused(edited, threshold):
     with pytest.raises(InputError, match="threshold is"):
         edited.duplicates(threshold)
+
+
+def test_images_of_the_night(tmp_path):
+    """One spot of light each: too little to say that they show the same, unless one is the copy of the other."""
+    for name, place in {"a": (40, 40), "b": (60, 30), "c": (30, 50)}.items():
+        night = np.zeros((90, 120), np.uint8)
+        cv2.circle(night, place, 9, 255, -1)
+        PIL.Image.fromarray(night).save(tmp_path / f"{name}.png")
+    shutil.copy(tmp_path / "a.png", tmp_path / "copy.png")
+    with Collection.create(tmp_path / "c", tiny_model()) as collection:
+        collection.add(tmp_path)
+        assert all(0 < entry.features < 10 for entry in collection.entries())
+        groups = collection.duplicates(0.3)
+    assert {path.stem for group in groups for path in group.paths} >= {"a", "copy"}
+    assert all(group.score >= 0.95 for group in groups)

@@ -66,11 +66,13 @@ class Run:
     """How to draw it: the settings for `x` and `lines`, the measure for `y`; empty for a table that is no curve."""
 
     def save(self, folder: Path) -> Path:
-        path = folder / FILE
+        self.write(folder / FILE)
+        return folder / FILE
+
+    def write(self, path: Path) -> None:
         text = json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
         with replacing(path) as temporary:  # names that are no text become escapes, which JSON reads back
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        return path
 
     @classmethod
     def load(cls, folder: Path) -> "Run":

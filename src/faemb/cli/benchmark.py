@@ -1,4 +1,4 @@
-"""Commands for benchmarks: datasets, leaderboard."""
+"""Commands for benchmarks: benchmark, datasets, leaderboard."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,10 +7,80 @@ from typing import Annotated, Any
 import typer
 
 from faemb.cli.console import Live, print_json, print_table, result
-from faemb.cli.options import AsJson, Quiet
+from faemb.cli.options import (
+    AsJson,
+    Detector,
+    Jobs,
+    MaxFeatures,
+    Network,
+    Quiet,
+    Variant,
+    chosen_extractor,
+)
 
+TABLE_HELP = "embeddings, anchors, sota, short, binary or ablation."
 SHOWN = 5
 """Missing names that are printed; --json has them all."""
+
+
+def benchmark(
+    dataset: Annotated[Path, typer.Argument(help="Folder of a benchmark (see: faemb datasets).", metavar="DATASET")],
+    learn: Annotated[
+        list[Path], typer.Option(help="Folder of other images to learn from; may be given again.", metavar="FOLDER")
+    ],
+    table: Annotated[str | None, typer.Option(help=TABLE_HELP, metavar="NAME")] = None,
+    preset: Annotated[str | None, typer.Option(help="One preset in place of a table.", metavar="NAME")] = None,
+    variant: Variant = None,
+    rotation: Annotated[
+        bool, typer.Option("--rotation", help="With --preset: with rotation normalisation (+RN).")
+    ] = False,
+    large: Annotated[
+        bool, typer.Option("--large", help="Rows of 16,000 dimensions too: hours, unless on a GPU.")
+    ] = False,
+    kind: Annotated[str | None, typer.Option(help="Read DATASET as this kind of benchmark.", metavar="NAME")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="FOLDER")] = None,
+    cache: Annotated[Path, typer.Option(help="Folder for features and vectors, used again.", metavar="FOLDER")] = Path(
+        "runs/cache"
+    ),
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU.", metavar="NAME")] = "cpu",
+    detector: Detector = "hessian-affine",
+    network: Network = None,
+    max_features: MaxFeatures = None,
+    jobs: Jobs = None,
+    json: Annotated[Path | None, typer.Option(help="Write the result here as JSON as well.", metavar="FILE")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a table of the paper, or one preset, on a benchmark that you have, and show it beside the published numbers.
+
+    An interrupted run goes on where it stopped. Results are written to runs/DATASET-TABLE unless --out says where.
+
+    Example: faemb benchmark data/holidays --learn data/flickr --table embeddings
+    """
+    from faemb.benchmark.command import Experiment, run_experiment
+
+    experiment = Experiment(
+        dataset=dataset,
+        learning=tuple(learn),
+        table=table,
+        preset=preset,
+        variant=variant,
+        rotation=rotation,
+        large=large,
+        kind=kind,
+        seed=seed,
+        extractor=chosen_extractor(detector, network, max_features, False, None),
+    )
+    folder = out or Path("runs") / experiment.name
+    with Live(quiet) as progress:
+        run, written = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
+    if json is not None:
+        run.write(json)
+    if not quiet:
+        from faemb.benchmark.report import terminal_table
+
+        print_table(terminal_table(run))
+        result(f"written to {', '.join(map(str, written))}")
 
 
 def datasets(

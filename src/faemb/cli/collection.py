@@ -13,15 +13,15 @@ from faemb.cli.options import (
     InCollection,
     Index,
     Jobs,
-    MaxFeatures,
     MaxSide,
     Network,
     Page,
     Preset,
     Quiet,
     RotationInvariant,
+    Strongest,
     Variant,
-    chosen_extractor,
+    collection_extractor,
 )
 
 FittedModel = Annotated[
@@ -38,7 +38,7 @@ def index(
     variant: Variant = None,
     detector: Detector = "hessian-affine",
     network: Network = None,
-    max_features: MaxFeatures = None,
+    max_features: Strongest = None,
     rotation_invariant: RotationInvariant = False,
     max_side: MaxSide = None,
     kind: Annotated[str, typer.Option("--index", help="auto, exact, hnsw, ivf-pq or binary.", metavar="NAME")] = "auto",
@@ -267,7 +267,7 @@ def _model(
 
     if model is not None:
         return Model.load(model)
-    extractor = chosen_extractor(detector, network, max_features, rotation_invariant, max_side)
+    extractor = collection_extractor(detector, network, max_features, rotation_invariant, max_side)
     return new_model(extractor, preset, variant)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from faemb.cli.benchmark import datasets, leaderboard
+from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import add, check, duplicates, export, index, info, remove, search, update
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
@@ -25,7 +25,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, add, remove, update, info, check, duplicates, export),
     *(fit, encode, demo),
     *(features, show_features, convert_features),
-    *(datasets, leaderboard),
+    *(benchmark, datasets, leaderboard),
 )
 for _command in COMMANDS:
     app.command(_command.__name__.replace("_", "-"))(_command)

@@ -10,14 +10,14 @@ from faemb.cli.options import (
     Detector,
     Images,
     Jobs,
-    MaxFeatures,
     MaxSide,
     Network,
     Preset,
     Quiet,
     RotationInvariant,
+    Strongest,
     Variant,
-    chosen_extractor,
+    collection_extractor,
 )
 
 
@@ -28,7 +28,7 @@ def fit(
     variant: Variant = None,
     detector: Detector = "hessian-affine",
     network: Network = None,
-    max_features: MaxFeatures = None,
+    max_features: Strongest = None,
     rotation_invariant: RotationInvariant = False,
     max_side: MaxSide = None,
     jobs: Jobs = None,
@@ -42,7 +42,7 @@ def fit(
     from faemb.collection.without import require_place
 
     require_place(out)
-    extractor = chosen_extractor(detector, network, max_features, rotation_invariant, max_side)
+    extractor = collection_extractor(detector, network, max_features, rotation_invariant, max_side)
     with Live(quiet) as progress:
         model, report = fit_model(images, new_model(extractor, preset, variant), jobs=jobs, progress=progress)
     model.save(out)

@@ -14,6 +14,12 @@ Detector = Annotated[
 ]
 Network = Annotated[Path | None, typer.Option(help="Network as .onnx, with its .json beside it.", metavar="FILE")]
 MaxFeatures = Annotated[int | None, typer.Option(help="Keep the strongest N of each image.", metavar="N")]
+Strongest = Annotated[
+    int | None,
+    typer.Option(
+        "--max-features", help="Keep the strongest N of each image; 2,000 if not given, 0 for all.", metavar="N"
+    ),
+]
 RotationInvariant = Annotated[
     bool, typer.Option("--rotation-invariant", help="Turn patches to their own direction; else up stays up.")
 ]
@@ -35,6 +41,21 @@ Index = Annotated[
     str | None,
     typer.Option(help="exact, hnsw, ivf-pq or binary; auto chooses by the number of images.", metavar="NAME"),
 ]
+
+
+def collection_extractor(
+    detector: str,
+    network: Path | None,
+    max_features: int | None,
+    rotation_invariant: bool,
+    max_side: int | None,
+) -> Any:
+    """The same for a collection, where every image has its limit unless it is said that there is none."""
+    from faemb.collection.model import FEATURES
+
+    if max_features is None and detector == "hessian-affine":
+        max_features = FEATURES
+    return chosen_extractor(detector, network, max_features or None, rotation_invariant, max_side)
 
 
 def chosen_extractor(

@@ -32,7 +32,7 @@ def linked(
     `few` says which images have few features.
     """
     total = len(view.slots)
-    least = np.where(few, max(threshold, _COPY), threshold)
+    least = np.where(few, max(threshold, _COPY), threshold).astype(np.float64)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]

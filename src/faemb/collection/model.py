@@ -18,18 +18,22 @@ from faemb.binary import ITQ
 from faemb.component import Component
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError
-from faemb.features import Extractor
+from faemb.features import Extractor, HessianAffine
 from faemb.normalise import unit_length
 from faemb.presets import COLLECTION, preset, shrunk
 from faemb.progress import Progress
 from faemb.rotation import Rotation
 
+FEATURES = 2000
+"""Of an image, the strongest: busy photographs have thousands more, which cost time and room and are found as well."""
 SHORT = 1024
 BITS = 512
 PER_IMAGE = 300
 """Descriptors of an image that the encoder learns from: more images teach more than more of each."""
 LESSONS, MOST_PARTS = 600, 16
 """Image vectors wanted to learn short vectors from, and the most parts that an image is split into for them."""
+_TOLERANCE = 0.1
+"""Of democratic pooling: mAP on 811 photographs is 77.0, and 76.7 at 0.003 for half as much time again."""
 _ITQ_ITERATIONS = 20
 """As good as 50 on image vectors (mAP of 512 bits on 811 photographs: 59.9 after none, 65.8 from 5 on)."""
 BATCH, BATCH_DESCRIPTORS = 256, 1 << 17
@@ -146,9 +150,10 @@ class Model(Component):
         return min(wanted, directions, self.short_width) // 8 * 8
 
 
-def new_model(extractor: Extractor, name: str = "small", variant: str | None = None) -> Model:
+def new_model(extractor: Extractor | None = None, name: str = "small", variant: str | None = None) -> Model:
     """A model that has learned nothing yet, with an encoder by its preset's name."""
-    return Model(extractor, preset(name, variant), shrink=name in COLLECTION)
+    extractor = extractor or HessianAffine(max_features=FEATURES)
+    return Model(extractor, preset(name, variant, tolerance=_TOLERANCE), shrink=name in COLLECTION)
 
 
 class Lessons(Sequence[np.ndarray]):

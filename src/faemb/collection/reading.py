@@ -68,16 +68,20 @@ class View:
         total = len(self.data.vectors)
         dead = max(total, index.covered) - len(self.slots)
         found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + dead, index.covered))
-        later = np.arange(index.covered, total)
         # The last slots may have died, so that they are not in the table; and a damaged index names anything.
-        known = [np.unique(row[(row >= 0) & (row < min(total, index.covered))]) for row in found]
-        return [slots[self.position[slots] >= 0] for slots in (np.concatenate([row, later]) for row in known)]
+        known = np.sort(np.where(found < min(total, index.covered), found, -1), axis=1)
+        wanted = (known >= 0) & (self.position[known] >= 0)
+        wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
+        later = np.arange(index.covered, total)
+        later = later[self.position[later] >= 0]
+        return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
 
     def _ranked(self, queries: Coded, candidates: list[np.ndarray], count: int) -> Nearest:
         count = min(count, len(self.slots))
         best = Nearest(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
+        vectors = np.asarray(self.data.vectors)  # one row of a mapped array costs more than its product
         for query, slots in enumerate(candidates):
-            scores = self.data.vectors[slots] @ queries.vectors[query]
+            scores = vectors[slots] @ queries.vectors[query]
             order = np.argsort(-scores, kind="stable")[:count]
             best.scores[query, : len(order)] = scores[order]
             best.rows[query, : len(order)] = self.position[slots[order]]

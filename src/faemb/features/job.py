@@ -71,9 +71,18 @@ class ExtractToFile:
 
 
 def extract_folder(
-    images: Any, out: Any, extractor: Extractor, *, jobs: int | None = None, progress: Progress | None = None
+    images: Any,
+    out: Any,
+    extractor: Extractor,
+    *,
+    root: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Summary:
-    """Features of all `images` (files and folders, or one of them) as .npz files in the folder `out`."""
+    """Features of all `images` (files and folders, or one of them) as .npz files in the folder `out`.
+
+    Files are named as the images are relative to `root`, the folder that holds them all if none is given.
+    """
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     extractor.check_settings()
     workers = checked_jobs(jobs)
@@ -82,7 +91,7 @@ def extract_folder(
         reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
         raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}{reasons}")
     folder = _made(Path(out))
-    targets = _targets(found.images, common_folder(places), folder)
+    targets = _targets(found.images, common_folder(places) if root is None else root, folder)
     summary = Summary(images=len(targets), unreadable=found.unreadable)
     start, report = time.monotonic(), progress or (lambda stage, done, total: None)
     report("features", 0, len(targets))

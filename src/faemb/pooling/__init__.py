@@ -9,7 +9,7 @@ gmp       generalised max pooling: each descriptor is equally similar to the ima
 from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
-from faemb.pooling.democratic import Democratic, democratic
+from faemb.pooling.democratic import TOLERANCE, Democratic, democratic
 from faemb.pooling.generalised_max import generalised_max
 from faemb.pooling.gram import Gram
 from faemb.pooling.sinkhorn import sinkhorn
@@ -19,6 +19,7 @@ POOLINGS = ("sum", "exact", "clipped", "gmp")
 
 __all__ = [
     "POOLINGS",
+    "TOLERANCE",
     "Democratic",
     "Gram",
     "democratic",
@@ -28,15 +29,18 @@ __all__ = [
 ]
 
 
-def weights(gram: Gram, pooling: str, like_x: Array) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
+def weights(
+    gram: Gram, pooling: str, like_x: Array, *, tolerance: float = TOLERANCE
+) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
     """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
 
+    `tolerance` is that of the exact democratic equation.
     The ridge is 0 but for images whose democratic equation has no solution as printed (democratic.py).
     """
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "exact":
-        solved = democratic(gram.times, gram.votes, like_x=like_x)
+        solved = democratic(gram.times, gram.votes, like_x=like_x, tolerance=tolerance)
         return solved.weights, solved.ridge
     if pooling == "clipped":
         return sinkhorn(gram.rows(), gram.votes), none

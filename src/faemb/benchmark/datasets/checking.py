@@ -51,14 +51,15 @@ def checked(dataset: Dataset, progress: Progress | None = None) -> Checked:
     return Checked(
         complete=KINDS[dataset.kind].is_complete(len(dataset.images), len(dataset.queries)),
         queries=len(dataset.queries),
-        images=_sum(images, told),
-        distractors=_sum(dataset.distractor_images(), told),
+        images=summed(images, told),
+        distractors=summed(dataset.distractor_images(), told),
         labels=_labels(dataset),
         missing=dataset.missing,
     )
 
 
-def _sum(paths: Iterable[Path], told: Callable[[], None]) -> Sum:
+def summed(paths: Iterable[Path], told: Callable[[], None]) -> Sum:
+    """Reads every file."""
     lines, size = [], 0
     for path in paths:
         length, digest = _content(path)

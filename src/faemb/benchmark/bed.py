@@ -1,0 +1,208 @@
+"""A test bed: a benchmark, images to learn from, an extractor; and what is computed on it, kept by fingerprint.
+
+    features of all images                  once per extractor
+    projection, anchors, whitening          once per such settings and learning images
+    pooled vectors                          once per pooling of these
+    power law, rotation, first components   as often as they are tried: they cost nothing beside the rest
+
+Rows of a table that differ only in the last steps share the others, within a run and from one run to the next.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+import faemb
+from faemb import persistence
+from faemb.arrays import to_numpy
+from faemb.benchmark.datasets import Checked, Dataset, Query, checked
+from faemb.benchmark.datasets.checking import summed
+from faemb.benchmark.features import StoredFeatures, extracted
+from faemb.benchmark.run import Used
+from faemb.encoder import Encoder
+from faemb.errors import InputError
+from faemb.features import Extractor
+from faemb.features.folders import find_images
+from faemb.progress import Progress
+from faemb.storage import replacing
+
+LEARNING_DESCRIPTORS = 1_000_000
+"""Used to learn at most, as many of each image."""
+_PORTION = 256
+"""Images whose descriptors are held at a time."""
+
+
+class Pooled(NamedTuple):
+    """Aggregated vectors, not yet normalised."""
+
+    learning: Float[np.ndarray, "L D"]
+    images: Float[np.ndarray, "N D"]
+    queries: Float[np.ndarray, "Q D"]
+
+
+class Bed:
+    def __init__(
+        self,
+        dataset: Dataset,
+        learning: Sequence[Path],
+        extractor: Extractor,
+        cache: Path,
+        *,
+        device: str = "cpu",
+        jobs: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.dataset, self.extractor, self.cache = dataset, extractor, cache
+        self.device, self.jobs = device, jobs
+        self.report: Progress = progress or (lambda stage, done, total: None)
+        self.learning = [(folder, _images_in(folder)) for folder in learning]
+
+    # What is used.
+
+    @cached_property
+    def checked(self) -> Checked:
+        return checked(self.dataset, self.report)
+
+    @cached_property
+    def learned_from(self) -> tuple[Used, ...]:
+        used = []
+        for folder, images in self.learning:
+            total = summed(images, lambda: None)
+            used.append(Used(folder.resolve().name, total.files, total.checksum))
+        return tuple(used)
+
+    # Features.
+
+    @cached_property
+    def images(self) -> StoredFeatures:
+        return self._extracted(self.dataset.folder, self.dataset.images)
+
+    @cached_property
+    def query_sets(self) -> list[np.ndarray]:
+        """Descriptors of each query, inside its box."""
+        apart = [query.image for query in self.dataset.queries if query.number is None]
+        others = dict(zip(apart, range(len(apart)), strict=True))
+        stored = self._extracted(self.dataset.folder, apart) if apart else None
+        sets = []
+        for query in self.dataset.queries:
+            features = _features_of(query, self.images, stored, others)
+            sets.append((features if query.box is None else features.inside(query.box)).descriptors)
+        return sets
+
+    @cached_property
+    def learning_sets(self) -> list[StoredFeatures]:
+        return [self._extracted(folder, images) for folder, images in self.learning]
+
+    def _extracted(self, folder: Path, images: Sequence[Path]) -> StoredFeatures:
+        place = hashlib.blake2b(str(folder.resolve()).encode(errors="surrogateescape"), digest_size=4).hexdigest()
+        cache = self.cache / "features" / f"{folder.resolve().name}-{place}-{self.extractor.fingerprint[:12]}"
+        return extracted(folder, images, self.extractor, cache, jobs=self.jobs, progress=self.report)
+
+    # Encoders.
+
+    def fitted(self, stem: Encoder) -> Encoder:
+        """Projection, anchors and whitening, learned."""
+        path = self.cache / "fitted" / f"{self._learned_key(deepcopy(stem).set_params(pooling='sum'))}.faemb"
+        if path.exists():
+            encoder = Encoder.load(path)
+        else:
+            encoder = deepcopy(stem).fit(self._sample(stem.seed), progress=self.report)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            encoder.save(path)
+        encoder.pooling = stem.pooling
+        return encoder.to(self.device)
+
+    def pooled(self, encoder: Encoder) -> Pooled:
+        """Of learning images, images and queries, by the costly part of this encoder."""
+        stem = stem_of(encoder)
+        folder = self.cache / "pooled" / self.key_of(stem)
+        fitted: list[Encoder] = []
+
+        def encode(sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
+            if not fitted:
+                fitted.append(self.fitted(stem))
+            return self._vectors(fitted[0], sets, stage)
+
+        learning = [
+            _kept(folder / f"learning-{k}.npy", lambda sets=sets: encode(sets, "learning images"))  # type: ignore[misc]
+            for k, sets in enumerate(self.learning_sets)
+        ]
+        images = _kept(folder / "images.npy", lambda: encode(self.images, "images"))
+        numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]
+        if len(numbers) == len(self.dataset.queries):
+            queries = images[numbers]
+        else:
+            queries = _kept(folder / "queries.npy", lambda: encode(self.query_sets, "queries"))
+        return Pooled(np.concatenate(learning), images, queries)
+
+    def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
+        parts = []
+        if encoder.whitening is not None and encoder.pooling in ("exact", "gmp"):
+            encoder.whitening.prepare_metric(len(sets))
+        for start in range(0, len(sets), _PORTION):
+            self.report(stage, start, len(sets))
+            portion = [sets[place] for place in range(start, min(start + _PORTION, len(sets)))]
+            parts.append(to_numpy(encoder.pool(portion)))
+        self.report(stage, len(sets), len(sets))
+        return np.concatenate(parts)
+
+    def _sample(self, seed: int) -> list[np.ndarray]:
+        rng, total = np.random.default_rng(seed), sum(map(len, self.learning_sets))
+        most = max(1, LEARNING_DESCRIPTORS // total)
+        return [_some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
+
+    def key_of(self, encoder: Encoder, *more: str) -> str:
+        """A name for these settings on these data."""
+        return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, *more)
+
+    def _learned_key(self, encoder: Encoder, *more: str) -> str:
+        """The same for what depends on the learning images alone."""
+        learned = [used.checksum for used in self.learned_from]
+        parts = [persistence.fingerprint(encoder), self.extractor.fingerprint, *learned, faemb.__version__, *more]
+        return hashlib.blake2b(" ".join(parts).encode(), digest_size=10).hexdigest()
+
+
+def stem_of(encoder: Encoder) -> Encoder:
+    """The costly part: as it is up to pooling, and nothing after it."""
+    stem = deepcopy(encoder)
+    stem.rotation, stem.keep, stem.power, stem.order, stem.discard_after = None, None, 1.0, "paper", 0
+    return stem
+
+
+def _features_of(query: Query, images: StoredFeatures, apart: StoredFeatures | None, places: dict[Path, int]) -> Any:
+    if query.number is not None:
+        return images.features(query.number)
+    assert apart is not None  # noqa: S101
+    return apart.features(places[query.image])
+
+
+def _images_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder} to learn from; give one with images")
+    images = find_images([folder]).images
+    if not images:
+        raise InputError(f"{folder} holds no images to learn from; give another folder")
+    return images
+
+
+def _kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """From the file if it is there."""
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    made = make()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.save(file, made)
+    return made
+
+
+def _some(descriptors: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    if len(descriptors) <= most:
+        return descriptors
+    return descriptors[np.sort(rng.choice(len(descriptors), most, replace=False))]

@@ -1,0 +1,79 @@
+"""An experiment as a user asks for it: checked before any long work starts, run, reported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from faemb.benchmark.bed import Bed
+from faemb.benchmark.datasets import Dataset, open_dataset
+from faemb.benchmark.plots import save_plots
+from faemb.benchmark.report import write_report
+from faemb.benchmark.run import Run
+from faemb.benchmark.runner import run_table
+from faemb.benchmark.tables import Choice, TableOf, one, table_named
+from faemb.errors import InputError, MissingExtraError
+from faemb.features import Extractor
+from faemb.progress import Progress
+
+_PAPER_DATASETS = {"holidays": "holidays", "oxford": "oxford5k"}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Either a table or a preset."""
+
+    dataset: Path
+    learning: tuple[Path, ...]
+    extractor: Extractor
+    table: str | None = None
+    preset: str | None = None
+    variant: str | None = None
+    rotation: bool = False
+    large: bool = False
+    kind: str | None = None
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        parts = (self.dataset.resolve().name, self.table or self.preset or "", self.variant)
+        return "-".join(part for part in parts if part)
+
+
+def run_experiment(
+    experiment: Experiment,
+    out: Path,
+    cache: Path,
+    *,
+    device: str = "cpu",
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[Run, list[Path]]:
+    """The run, and the files that were written of it."""
+    if (experiment.table is None) == (experiment.preset is None):
+        raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
+    dataset = open_dataset(experiment.dataset, experiment.kind)
+    choice = Choice(paper_dataset(dataset), experiment.variant, experiment.seed, experiment.large)
+    if experiment.preset is not None:
+        name, table = experiment.preset, TableOf(f"The preset {experiment.preset}", lambda choice: iter(()), {})
+        asked = [one(experiment.preset, choice, experiment.rotation)]
+    else:
+        name, table = experiment.table or "", table_named(experiment.table or "")
+        asked = list(table.rows(choice))
+    bed = Bed(dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress)
+    run = run_table(name, table, asked, bed, out)
+    return run, [*write_report(run, out, plots := _plots(run, out)), *plots]
+
+
+def paper_dataset(dataset: Dataset) -> str:
+    """What the paper calls it; a part of Holidays is shown beside the whole, with a word of caution."""
+    for start, name in _PAPER_DATASETS.items():
+        if dataset.kind == start or dataset.name.lower().startswith(start):
+            return name
+    return ""
+
+
+def _plots(run: Run, folder: Path) -> list[Path]:
+    """None where matplotlib is not installed: the numbers are there all the same."""
+    try:
+        return save_plots(run, folder)
+    except MissingExtraError:
+        return []

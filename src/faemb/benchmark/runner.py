@@ -1,0 +1,100 @@
+"""Runs the rows of a table one after the other; each is written down when it is done, so that a run can be resumed."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import faemb
+from faemb.benchmark.bed import Bed
+from faemb.benchmark.rows import Asked, answered
+from faemb.benchmark.run import Row, Run, Used, Value
+from faemb.benchmark.tables import TableOf
+from faemb.errors import FaembError
+
+JOURNAL = "rows.jsonl"
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "opencv-python-headless", "torch", "onnxruntime")
+
+
+def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: Path) -> Run:
+    """All rows; those that an earlier run in this folder has done, on the same data, are taken from there."""
+    started, begun = datetime.now(UTC), time.monotonic()
+    bed.report("rows", 0, len(asked))
+    journal = Journal(out / JOURNAL, bed)
+    rows = []
+    for done, each in enumerate(asked, 1):
+        rows.append(journal.row(each) or journal.keep(each, answered(each, bed)))
+        bed.report("rows", done, len(asked))
+    return Run(
+        table=name,
+        title=table.title,
+        dataset=Used(bed.dataset.name, len(bed.dataset.images), bed.checked.images.checksum, bed.dataset.note),
+        queries=len(bed.dataset.queries),
+        labels=bed.checked.labels,
+        learning=bed.learned_from,
+        distractors=(),
+        settings=_common(bed),
+        versions=_versions(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.monotonic() - begun,
+        rows=tuple(rows),
+        plot=table.plot,
+    )
+
+
+class Journal:
+    """Rows that are done, one line each, under the fingerprint of everything that they depend on."""
+
+    def __init__(self, path: Path, bed: Bed) -> None:
+        self._path, self._bed = path, bed
+        self._rows: dict[str, Row] = {}
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._read(line)
+
+    def _read(self, line: str) -> None:
+        try:
+            content = json.loads(line)
+            row = content["row"]
+            self._rows[content["key"]] = Row(**{**row, "series": tuple(row["series"])})
+        except (ValueError, KeyError, TypeError):
+            return  # the last line of a run that was killed
+
+    def row(self, asked: Asked) -> Row | None:
+        return self._rows.get(self._key(asked))
+
+    def keep(self, asked: Asked, row: Row) -> Row:
+        line = json.dumps({"key": self._key(asked), "row": asdict(row)}, ensure_ascii=False)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{line}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FaembError(f"{self._path} cannot be written: {error.strerror}") from error
+        return row
+
+    def _key(self, asked: Asked) -> str:
+        return self._bed.key_of(asked.encoder, json.dumps([dict(asked.settings), asked.bits], sort_keys=True))
+
+
+def _common(bed: Bed) -> Mapping[str, Value]:
+    return {"features": repr(bed.extractor), "device": bed.device}
+
+
+def _versions() -> dict[str, str]:
+    return {"faemb": faemb.__version__, "python": platform.python_version(), **dict(_installed(_PACKAGES))}
+
+
+def _installed(names: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for name in names:
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue

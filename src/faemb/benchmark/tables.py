@@ -1,0 +1,160 @@
+"""The tables and figures of the paper, each as the rows that it asks for.
+
+Names of presets say method and anchors; `published` numbers stand beside those settings that the paper has.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from faemb.benchmark.published import results
+from faemb.benchmark.rows import Asked
+from faemb.encoder import Encoder
+from faemb.errors import InputError
+from faemb.presets import VARIANTS, preset
+from faemb.rotation import Rotation
+
+METHODS = {"vlad": "VLAD", "fisher": "Fisher", "temb": "Temb", "vlat": "VLAT", "faemb": "FAemb", "f-faemb": "F-FAemb"}
+FIRST_ORDER, SECOND_ORDER = ("vlad", "fisher", "temb"), ("vlat", "faemb", "f-faemb")
+LENGTHS = (128, 256, 512, 1024, 2048, 4096)
+BITS = (128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a user may say of a table."""
+
+    dataset: str
+    """As the paper calls it; empty where it has no such dataset."""
+    variant: str | None = None
+    seed: int = 0
+    large: bool = False
+    """Rows of some 16,000 dimensions too, which take hours without a GPU."""
+
+
+@dataclass(frozen=True)
+class TableOf:
+    title: str
+    rows: Callable[[Choice], Iterator[Asked]]
+    plot: dict[str, str]
+
+
+def embeddings(choice: Choice) -> Iterator[Asked]:
+    for family in (*FIRST_ORDER, *SECOND_ORDER):
+        n = 64 if family in FIRST_ORDER else 8
+        for pooling in ("sum", "clipped", "exact"):
+            for rotation in (False, True):
+                encoder = _preset(f"{family}-{n}", choice, rotation=rotation, pooling=pooling)
+                method = METHODS[family]
+                numbers = (
+                    _published("sota", choice, method=_with_rn(method, rotation), n=n) if pooling == "exact" else {}
+                )
+                yield Asked({"method": method, "n": n, "pooling": pooling, "RN": rotation}, encoder, published=numbers)
+
+
+def anchors(choice: Choice) -> Iterator[Asked]:
+    for family in (*FIRST_ORDER, *SECOND_ORDER):
+        sizes = (16, 32, 64, *((128,) if choice.large else ())) if family in FIRST_ORDER else (2, 4, 8)
+        for n in (*sizes, *((16,) if choice.large and family in SECOND_ORDER else ())):
+            encoder = _sized(_preset(f"{family}-{64 if family in FIRST_ORDER else 8}", choice), n)
+            numbers = _published("sota", choice, method=METHODS[family], n=n)
+            yield Asked({"method": METHODS[family], "n": n}, encoder, published=numbers)
+
+
+def sota(choice: Choice) -> Iterator[Asked]:
+    names = ["temb-64", "faemb-8", "f-faemb-8"]
+    names += ["temb-128", "faemb-16", "f-faemb-16"] if choice.large else []
+    for name in names:
+        family, _, n = name.rpartition("-")
+        for rotation in (False, True):
+            method = _with_rn(METHODS[family], rotation)
+            numbers = _published("sota", choice, method=method, n=int(n))
+            yield Asked({"method": method, "n": int(n)}, _preset(name, choice, rotation=rotation), published=numbers)
+    if choice.large:
+        yield Asked({"method": "best", "n": 8}, _seeded(preset("best"), choice))
+
+
+def short(choice: Choice) -> Iterator[Asked]:
+    for name, method in (("temb-64", "Temb +RN"), ("f-faemb-8", "F-FAemb +RN")):
+        for length in LENGTHS:
+            encoder = _preset(name, choice, rotation=True, keep=length)
+            numbers = _published("short", choice, method=method, D=length)
+            yield Asked({"method": method}, encoder, published=numbers)
+    for length in LENGTHS if choice.large else ():
+        yield Asked({"method": "best +RN"}, _seeded(preset("best", rotation=True, keep=length), choice))
+
+
+def binary(choice: Choice) -> Iterator[Asked]:
+    for name in ("temb-64", "f-faemb-8"):
+        method = METHODS[name.rpartition("-")[0]]
+        for bits in BITS:
+            numbers = _published("binary", choice, method=method, bits=bits)
+            yield Asked({"method": method, "bits": bits}, _preset(name, choice), bits, numbers)
+
+
+def ablation(choice: Choice) -> Iterator[Asked]:
+    """F-FAemb-8 as the paper has it, then each disagreement with the released code in turn, then all of them."""
+    paper, released = VARIANTS["paper"], VARIANTS["released"]
+    steps: dict[str, dict[str, Any]] = {
+        "the paper": {},
+        "descriptors of unit length before PCA": {"projection__unit_before": released.unit_before},
+        "descriptors of unit length after PCA": {"projection__unit_after": released.unit_after},
+        "residuals of unit length": {"embedding__unit_residuals": released.unit_residuals},
+        "k-means anchors": {"embedding__anchors": released.anchors, "embedding__restarts": released.restarts},
+        "k-means anchors, mu 1e-2": {"embedding__anchors": released.anchors, "embedding__mu": released.fast_mu},
+        "no floor, last 128 eigenvalues raised": {
+            "whitening__floor": released.floor,
+            "whitening__raise_last": released.raise_last,
+        },
+        "truncation after aggregation, twice as much": {"whitening__discard": 0, "discard_after": 45 * 46},
+        "no truncation": {"whitening__discard": 0},
+        "power law after rotation": {"rotation": Rotation(released.rotation), "order": released.order},
+        "+RN by whitening": {"rotation": Rotation(paper.rotation)},
+        "+RN by rotation": {"rotation": Rotation(released.rotation)},
+    }
+    for what, changes in steps.items():
+        yield Asked({"with": what}, _preset("f-faemb-8", replace(choice, variant="paper")).set_params(**changes))
+    yield Asked({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
+
+
+TABLES = {
+    "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
+    "anchors": TableOf("Number of anchors", anchors, {"x": "n", "y": "mAP", "lines": "method"}),
+    "sota": TableOf("Beside the state of the art", sota, {}),
+    "short": TableOf("Short vectors", short, {"x": "D", "y": "mAP", "lines": "method"}),
+    "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),
+    "ablation": TableOf("Where the paper and the released code disagree", ablation, {}),
+}
+
+
+def table_named(name: str) -> TableOf:
+    if name not in TABLES:
+        raise InputError(f"no table is called {name!r}; there are {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def one(name: str, choice: Choice, rotation: bool) -> Asked:
+    """A single preset."""
+    return Asked({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
+
+
+def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any) -> Encoder:
+    return _seeded(preset(name, choice.variant, rotation=rotation, **changes), choice)
+
+
+def _seeded(encoder: Encoder, choice: Choice) -> Encoder:
+    encoder.seed = encoder.embedding.seed = choice.seed
+    return encoder
+
+
+def _sized(encoder: Encoder, n: int) -> Encoder:
+    return encoder.set_params(embedding__n_anchors=n)
+
+
+def _with_rn(method: str, rotation: bool) -> str:
+    return f"{method} +RN" if rotation else method
+
+
+def _published(table: str, choice: Choice, **conditions: Any) -> dict[str, float]:
+    found = results(table, dataset=choice.dataset, **conditions) if choice.dataset else ()
+    return {"mAP": found[0].value} if found else {}
