@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 
 from faemb.errors import InputError
 
-Ranking = Iterable[int]
+Ranking = Iterable[int] | Int[np.ndarray, " N"]
 Scores = Sequence[float | None] | Float[np.ndarray, " N"]
 
 OBJECT_VIEWS = 4
@@ -119,5 +119,5 @@ def _places(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int]) -
     return np.flatnonzero(np.isin(judged, wanted)), wanted.size
 
 
-def _numbers(images: Iterable[int]) -> Int[np.ndarray, " N"]:
+def _numbers(images: Ranking) -> Int[np.ndarray, " N"]:
     return np.asarray(images if isinstance(images, np.ndarray) else list(images), dtype=np.int64)

@@ -1,12 +1,12 @@
 """From image vectors to a benchmark's measures, with or without distractors that were never held all at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.benchmark.datasets import Dataset
-from faemb.evaluation import MEASURES, ranked
+from faemb.evaluation import MEASURES, Ranking, ranked
 
 IN_PERCENT = ("mAP", "mP@1", "mP@5", "mP@10")
 
@@ -29,7 +29,7 @@ def measured(dataset: Dataset, scores: Scores, before: Int[np.ndarray, "Q N"] | 
     return found
 
 
-def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> Iterator[Sequence[int] | np.ndarray]:
+def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> Iterator[Ranking]:
     """One for each query; a query without local features finds nothing."""
     for query, row in enumerate(scores):
         if np.isneginf(row).all() or not np.any(row[np.isfinite(row)] != 0):

@@ -30,6 +30,8 @@ class Choice:
     seed: int = 0
     large: bool = False
     """Rows of some 16,000 dimensions too, which take hours without a GPU."""
+    adapt: Callable[[Encoder], Encoder] = lambda encoder: encoder
+    """What is done to every encoder of the table, such as making it small."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,8 @@ def ablation(choice: Choice) -> Iterator[Asked]:
         "+RN by rotation": {"rotation": Rotation(released.rotation)},
     }
     for what, changes in steps.items():
-        yield Asked({"with": what}, _preset("f-faemb-8", replace(choice, variant="paper")).set_params(**changes))
+        encoder = preset("f-faemb-8", "paper").set_params(**changes)
+        yield Asked({"with": what}, _seeded(encoder, choice))
     yield Asked({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
 
 
@@ -144,7 +147,7 @@ def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any
 
 def _seeded(encoder: Encoder, choice: Choice) -> Encoder:
     encoder.seed = encoder.embedding.seed = choice.seed
-    return encoder
+    return choice.adapt(encoder)
 
 
 def _sized(encoder: Encoder, n: int) -> Encoder:

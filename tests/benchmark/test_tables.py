@@ -1,0 +1,208 @@
+"""A miniature of every table, on a rendered set: rows, their numbers, what is kept, and how a run goes on."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from faemb import Encoder
+from faemb.benchmark.bed import Bed, stem_of
+from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
+from faemb.benchmark.datasets import open_dataset
+from faemb.benchmark.rows import Asked, answered
+from faemb.benchmark.run import Run
+from faemb.benchmark.runner import JOURNAL, run_table
+from faemb.benchmark.tables import TABLES, Choice, table_named
+from faemb.errors import InputError
+from faemb.features import HessianAffine
+from faemb.presets import preset
+from pictures import pictures, pixels
+
+SCENES, VIEWS = 6, 3
+EXTRACTOR = HessianAffine(max_features=60)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_one_thread(one_thread: None) -> None:
+    """All that is computed here is small."""
+
+
+def tiny(encoder: Encoder) -> Encoder:
+    """The same settings on few dimensions with few anchors."""
+    encoder.set_params(embedding__n_anchors=2, projection__dimension=6, whitening_rows=200, whitening__discard=0)
+    if hasattr(encoder.embedding, "restarts"):
+        encoder.embedding.restarts = 1
+    encoder.whitening.raise_last, encoder.discard_after = (
+        min(encoder.whitening.raise_last, 2),
+        min(encoder.discard_after, 2),
+    )
+    return encoder
+
+
+def rendered(folder: Path) -> Path:
+    """Scenes in a few views each, named as Holidays are."""
+    folder.mkdir(parents=True)
+    for scene in range(SCENES):
+        image = pixels(scene, (160, 120))
+        for view in range(VIEWS):
+            shear = np.float32([[1, 0.04 * view, 0], [0.03 * view, 1, 0]])
+            shown = cv2.warpAffine(image, shear, (160, 120), borderMode=cv2.BORDER_REFLECT)
+            cv2.imwrite(str(folder / f"{1000 + scene}{view:02}.png"), shown)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("bed")
+    rendered(place / "holidays")
+    pictures(place / "learning", range(100, 112), (160, 120))
+    return place
+
+
+@pytest.fixture(scope="module")
+def bed(place) -> Bed:
+    return bed_in(place)
+
+
+def bed_in(place: Path, **options) -> Bed:
+    dataset = open_dataset(place / "holidays")
+    return Bed(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
+
+
+def miniature(name: str) -> Iterator[Asked]:
+    for asked in TABLES[name].rows(Choice("holidays", adapt=tiny)):
+        yield replace(asked, bits=8) if asked.bits else asked
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table(bed, place, name, tmp_path):
+    asked = list(miniature(name))
+    run = run_table(name, TABLES[name], asked, bed, tmp_path)
+    assert len(run.rows) == len(asked) > 3
+    if name != "short":  # where all lengths are those of the miniature
+        assert len({str(dict(row.settings)) for row in run.rows}) == len(asked)
+    assert all(0 <= row.measures["mAP"] <= 100 for row in run.rows)
+    best = max(row.measures["mAP"] for row in run.rows)
+    assert best > 60  # views of one scene are easily found
+    assert Run.load(run.save(tmp_path)) == run
+
+
+def test_published_numbers_stand_beside_their_settings():
+    rows = {(row.settings["method"], row.settings["n"]): row.published for row in miniature("sota")}
+    assert rows["FAemb", 8] == {"mAP": 72.7}
+    assert rows["F-FAemb +RN", 8] == {"mAP": 74.7} or rows["F-FAemb +RN", 8]["mAP"] > 72
+    assert all(not row.published for row in TABLES["sota"].rows(Choice("")))
+
+
+def test_a_row_is_what_the_encoder_gives(bed):
+    """Fitted, pooled, finished and ranked step by step, or all at once by the encoder itself."""
+    encoder = tiny(preset("f-faemb-8", rotation=True))
+    row = answered(Asked({}, encoder), bed)
+    learning = [bed.learning_sets[0][k] for k in range(len(bed.learning_sets[0]))]
+    encoder.fit(learning)
+    vectors = encoder.encode([bed.images[k] for k in range(len(bed.images))])
+    expected = []
+    for query in bed.dataset.queries:
+        order = np.argsort(-vectors @ vectors[query.number], kind="stable")
+        order = order[order != query.number]
+        places = np.flatnonzero(np.isin(order, query.relevant))
+        found = np.arange(len(places))
+        before = np.where(places > 0, found / np.maximum(places, 1), 1.0)
+        expected.append(np.sum(before + (found + 1) / (places + 1)) / (2 * len(query.relevant)))
+    assert row.measures["mAP"] == pytest.approx(100 * np.mean(expected), abs=1e-3)
+
+
+def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bed):
+    plain, turned = tiny(preset("f-faemb-8")), tiny(preset("f-faemb-8", rotation=True, power=0.7, keep=5))
+    assert bed.key_of(stem_of(plain)) == bed.key_of(stem_of(turned))
+    assert bed.key_of(stem_of(plain)) != bed.key_of(stem_of(tiny(preset("f-faemb-8", pooling="sum"))))
+
+
+def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):
+    asked = list(miniature("binary"))
+    first = run_table("binary", TABLES["binary"], asked[:3], bed, tmp_path)
+    with (tmp_path / JOURNAL).open("a") as file:
+        file.write('{"key": "cut sho')
+    done = []
+    monkeypatch.setattr("faemb.benchmark.runner.answered", lambda row, bed: done.append(row) or answered(row, bed))
+    whole = run_table("binary", TABLES["binary"], asked, bed, tmp_path)
+    assert done == asked[3:]
+    assert whole.rows[:3] == first.rows
+
+
+def test_another_run_takes_everything_from_the_cache(bed, place, monkeypatch, tmp_path):
+    asked = list(miniature("anchors"))[:2]
+    before = run_table("anchors", TABLES["anchors"], asked, bed, tmp_path / "one")
+    monkeypatch.setattr(Encoder, "fit", lambda *call, **options: pytest.fail("learned again"))
+    monkeypatch.setattr(Encoder, "pool", lambda *call, **options: pytest.fail("pooled again"))
+    monkeypatch.setattr(HessianAffine, "describe", lambda *call: pytest.fail("extracted again"))
+    again = run_table("anchors", TABLES["anchors"], asked, bed_in(place), tmp_path / "two")
+    assert [row.measures for row in again.rows] == [row.measures for row in before.rows]
+
+
+def test_other_data_are_not_taken_for_these(place, tmp_path):
+    one = bed_in(place)
+    rendered(tmp_path / "holidays")
+    cv2.imwrite(str(tmp_path / "holidays" / "100600.png"), pixels(77, (160, 120)))
+    pictures(tmp_path / "learning", range(100, 112), (160, 120))
+    encoder = tiny(preset("f-faemb-8"))
+    assert bed_in(tmp_path).key_of(encoder) != one.key_of(encoder)
+
+
+def test_a_box_selects_features_of_the_query(place, tmp_path):
+    rendered(tmp_path / "set")
+    (tmp_path / "set" / "gt.tsv").write_text(
+        "query\trelevant\tjunk\tbbox_x1y1x2y2\n100000.png\t100001.png,100002.png\t\t10,10,120,100\n"
+    )
+    bed = Bed(open_dataset(tmp_path / "set"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    whole = bed.images.features(0)
+    assert 0 < len(bed.query_sets[0]) < len(whole)
+    np.testing.assert_array_equal(bed.query_sets[0], whole.inside((10, 10, 120, 100)).descriptors)
+    assert 0 < answered(Asked({}, tiny(preset("f-faemb-8"))), bed).measures["mAP"] <= 100
+
+
+class TestExperiment:
+    def experiment(self, place, **changes) -> Experiment:
+        said = {"dataset": place / "holidays", "learning": (place / "learning",), "extractor": EXTRACTOR, **changes}
+        return Experiment(**said)
+
+    @pytest.mark.parametrize("changes", [{}, {"table": "sota", "preset": "small"}])
+    def test_a_table_or_a_preset(self, place, tmp_path, changes):
+        with pytest.raises(InputError, match="either a table or a preset"):
+            run_experiment(self.experiment(place, **changes), tmp_path / "out", tmp_path / "cache")
+        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"table": "none"}, "no table is called 'none'; there are embeddings"),
+            ({"preset": "none"}, "no preset is called 'none'"),
+            ({"preset": "small", "learning": (Path("nowhere"),)}, "there is no folder nowhere"),
+            ({"preset": "small", "dataset": Path("nowhere")}, "there is no folder nowhere"),
+            ({"preset": "small", "kind": "none"}, "no kind of benchmark is called 'none'"),
+            ({"preset": "small", "variant": "paper"}, "has no variant"),
+        ],
+    )
+    def test_mistakes_are_told_before_any_work(self, place, tmp_path, changes, words):
+        with pytest.raises(InputError, match=words):
+            run_experiment(self.experiment(place, **changes), tmp_path / "out", tmp_path / "cache")
+        assert not list(tmp_path.iterdir())
+
+    def test_an_empty_learning_folder(self, place, tmp_path):
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(InputError, match="holds no images to learn from"):
+            run_experiment(
+                self.experiment(place, preset="small", learning=(tmp_path / "empty",)), tmp_path / "o", tmp_path / "c"
+            )
+
+    def test_names(self, place):
+        assert self.experiment(place, table="sota").name == "holidays-sota"
+        assert self.experiment(place, preset="f-faemb-8", variant="released").name == "holidays-f-faemb-8-released"
+        assert paper_dataset(open_dataset(place / "holidays")) == "holidays"
+
+    def test_an_unknown_table(self):
+        with pytest.raises(InputError, match="no table is called"):
+            table_named("x")
