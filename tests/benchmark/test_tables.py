@@ -1,5 +1,6 @@
 """A miniature of every table, on a rendered set: rows, their numbers, what is kept, and how a run goes on."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from faemb import Encoder
 from faemb.benchmark.bed import Bed, stem_of
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import open_dataset
-from faemb.benchmark.rows import Asked, answered
+from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
 from faemb.benchmark.tables import TABLES, Choice, table_named
@@ -74,10 +75,13 @@ def bed_in(place: Path, **options) -> Bed:
 
 def miniature(name: str) -> Iterator[Asked]:
     for asked in TABLES[name].rows(Choice("holidays", adapt=tiny)):
-        yield replace(asked, bits=8) if asked.bits else asked
+        yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
-@pytest.mark.parametrize("name", TABLES)
+RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence")]
+
+
+@pytest.mark.parametrize("name", RETRIEVAL)
 def test_every_table(bed, place, name, tmp_path):
     asked = list(miniature(name))
     run = run_table(name, TABLES[name], asked, bed, tmp_path)
@@ -90,6 +94,23 @@ def test_every_table(bed, place, name, tmp_path):
     assert Run.load(run.save(tmp_path)) == run
 
 
+def test_timing(bed, tmp_path):
+    run = run_table("timing", TABLES["timing"], list(miniature("timing")), bed, tmp_path)
+    assert [row.settings["method"] for row in run.rows] == ["VLAD", "Fisher", "Temb", "VLAT", "FAemb", "F-FAemb"]
+    assert all(0 < value < 1e6 for row in run.rows for value in row.measures.values())
+    assert {row.settings["method"]: row.published.get(PER_DESCRIPTOR) for row in run.rows} == {
+        "VLAD": None, "Fisher": 1420, "Temb": None, "VLAT": 250, "FAemb": 8320, "F-FAemb": 780,
+    }  # fmt: skip
+
+
+def test_convergence(bed, tmp_path):
+    run = run_table("convergence", TABLES["convergence"], list(miniature("convergence")), bed, tmp_path)
+    for row in run.rows:
+        assert len(row.series) > 2
+        assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(row.series))
+        assert row.measures["objective, last"] == row.series[-1]
+
+
 def test_published_numbers_stand_beside_their_settings():
     rows = {(row.settings["method"], row.settings["n"]): row.published for row in miniature("sota")}
     assert rows["FAemb", 8] == {"mAP": 72.7}
@@ -100,7 +121,7 @@ def test_published_numbers_stand_beside_their_settings():
 def test_a_row_is_what_the_encoder_gives(bed):
     """Fitted, pooled, finished and ranked step by step, or all at once by the encoder itself."""
     encoder = tiny(preset("f-faemb-8", rotation=True))
-    row = answered(Asked({}, encoder), bed)
+    row = Retrieval({}, encoder).answer(bed)
     learning = [bed.learning_sets[0][k] for k in range(len(bed.learning_sets[0]))]
     encoder.fit(learning)
     vectors = encoder.encode([bed.images[k] for k in range(len(bed.images))])
@@ -126,8 +147,8 @@ def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):
     first = run_table("binary", TABLES["binary"], asked[:3], bed, tmp_path)
     with (tmp_path / JOURNAL).open("a") as file:
         file.write('{"key": "cut sho')
-    done = []
-    monkeypatch.setattr("faemb.benchmark.runner.answered", lambda row, bed: done.append(row) or answered(row, bed))
+    done, answer = [], Retrieval.answer
+    monkeypatch.setattr(Retrieval, "answer", lambda row, bed: done.append(row) or answer(row, bed))
     whole = run_table("binary", TABLES["binary"], asked, bed, tmp_path)
     assert done == asked[3:]
     assert whole.rows[:3] == first.rows
@@ -161,7 +182,7 @@ def test_a_box_selects_features_of_the_query(place, tmp_path):
     whole = bed.images.features(0)
     assert 0 < len(bed.query_sets[0]) < len(whole)
     np.testing.assert_array_equal(bed.query_sets[0], whole.inside((10, 10, 120, 100)).descriptors)
-    assert 0 < answered(Asked({}, tiny(preset("f-faemb-8"))), bed).measures["mAP"] <= 100
+    assert 0 < Retrieval({}, tiny(preset("f-faemb-8"))).answer(bed).measures["mAP"] <= 100
 
 
 class TestExperiment:
@@ -197,6 +218,11 @@ class TestExperiment:
             run_experiment(
                 self.experiment(place, preset="small", learning=(tmp_path / "empty",)), tmp_path / "o", tmp_path / "c"
             )
+
+    def test_codes_longer_than_the_learning_images_can_teach(self, place, tmp_path):
+        with pytest.raises(InputError, match="codes of 1024 bits need more than 1024 images to learn from"):
+            run_experiment(self.experiment(place, table="binary"), tmp_path / "out", tmp_path / "cache")
+        assert not list(tmp_path.iterdir())
 
     def test_names(self, place):
         assert self.experiment(place, table="sota").name == "holidays-sota"

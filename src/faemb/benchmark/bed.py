@@ -152,6 +152,14 @@ class Bed:
         self.report(stage, len(sets), len(sets))
         return np.concatenate(parts)
 
+    def projected_sample(self, encoder: Encoder, count: int) -> Float[np.ndarray, "m d"]:
+        """Some descriptors of the learning images, as they come to the embedding of this encoder."""
+        rows = np.concatenate(self._sample(encoder.seed))
+        chosen = np.random.default_rng(encoder.seed).permutation(len(rows))[:count]
+        if encoder.projection is None:
+            return rows[chosen]
+        return deepcopy(encoder.projection).fit(rows).project(rows[chosen])
+
     def _sample(self, seed: int) -> list[np.ndarray]:
         rng, total = np.random.default_rng(seed), sum(map(len, self.learning_sets))
         most = max(1, LEARNING_DESCRIPTORS // total)

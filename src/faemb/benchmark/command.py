@@ -1,5 +1,6 @@
 """An experiment as a user asks for it: checked before any long work starts, run, reported."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from faemb.benchmark.bed import Bed
 from faemb.benchmark.datasets import Dataset, open_dataset
 from faemb.benchmark.plots import save_plots
 from faemb.benchmark.report import write_report
+from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import Choice, TableOf, one, table_named
@@ -59,6 +61,7 @@ def run_experiment(
         name, table = experiment.table or "", table_named(experiment.table or "")
         asked = list(table.rows(choice))
     bed = Bed(dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress)
+    _require_enough_to_learn_from(asked, sum(len(images) for _, images in bed.learning))
     run = run_table(name, table, asked, bed, out)
     return run, [*write_report(run, out, plots := _plots(run, out)), *plots]
 
@@ -69,6 +72,15 @@ def paper_dataset(dataset: Dataset) -> str:
         if dataset.kind == start or dataset.name.lower().startswith(start):
             return name
     return ""
+
+
+def _require_enough_to_learn_from(asked: Sequence[Asked], images: int) -> None:
+    bits = max((row.bits or 0 for row in asked if isinstance(row, Retrieval)), default=0)
+    if bits >= images:
+        raise InputError(
+            f"codes of {bits} bits need more than {bits} images to learn from, and there are {images}; "
+            "give more folders, with --learn for each"
+        )
 
 
 def _plots(run: Run, folder: Path) -> list[Path]:

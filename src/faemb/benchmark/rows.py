@@ -1,12 +1,16 @@
 """What a row of a table asks for, and how it is answered on a test bed."""
 
+import json
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 
 from faemb.benchmark.bed import Bed, Pooled
 from faemb.benchmark.run import Row, Value
@@ -14,30 +18,91 @@ from faemb.benchmark.scoring import Scores, measured, similarities
 from faemb.binary import ITQ, hamming
 from faemb.encoder import Encoder
 
+PER_DESCRIPTOR = "µs per descriptor"
+_TIMED, _LEARNED = 2000, 50_000
+"""Descriptors."""
+
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(ABC):
     settings: Mapping[str, Value]
     """What distinguishes the row, for people."""
     encoder: Encoder
-    bits: int | None = None
-    """Binary codes of this length in place of vectors."""
     published: Mapping[str, float] = field(default_factory=dict)
 
+    @abstractmethod
+    def answer(self, bed: Bed) -> Row: ...
 
-def answered(asked: Asked, bed: Bed) -> Row:
-    start = time.monotonic()
-    pooled = bed.pooled(asked.encoder)
-    middle = time.monotonic()
-    vectors = finished(asked.encoder, pooled)
-    scores = _scores(vectors, asked.bits)
-    measures = measured(bed.dataset, scores)
-    return Row(
-        settings={**asked.settings, "D": int(vectors.images.shape[1])},
-        measures=measures,
-        published=asked.published,
-        seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
-    )
+    def key(self, bed: Bed) -> str:
+        """A name for this row on these data."""
+        return bed.key_of(self.encoder, type(self).__name__, json.dumps(dict(self.settings), sort_keys=True))
+
+
+@dataclass(frozen=True)
+class Retrieval(Asked):
+    """How well an encoder finds, by vectors or, with `bits`, by binary codes of that length."""
+
+    bits: int | None = None
+
+    def answer(self, bed: Bed) -> Row:
+        start = time.monotonic()
+        pooled = bed.pooled(self.encoder)
+        middle = time.monotonic()
+        vectors = finished(self.encoder, pooled)
+        measures = measured(bed.dataset, _scores(vectors, self.bits))
+        return Row(
+            settings={**self.settings, "D": int(vectors.images.shape[1])},
+            measures=measures,
+            published=self.published,
+            seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
+        )
+
+    def key(self, bed: Bed) -> str:
+        return f"{super().key(bed)}-{self.bits or 0}"
+
+
+@dataclass(frozen=True)
+class Timing(Asked):
+    """How long it takes to embed one descriptor, on one core: as a term of a sum, and as a vector of its own."""
+
+    def answer(self, bed: Bed) -> Row:
+        x = bed.projected_sample(self.encoder, _TIMED)
+        method = deepcopy(self.encoder.embedding).fit(x)
+        ones, few = np.ones(len(x), x.dtype), x[: len(x) // 10]
+        with threadpool_limits(1):
+            pooled = _best_seconds(lambda: method.operator(x).pool(ones)) / len(x)
+            alone = _best_seconds(lambda: method.operator(few).dense()) / len(few)
+        return Row(
+            settings={**self.settings, "d": int(x.shape[1]), "D": method.dimension},
+            measures={PER_DESCRIPTOR: 1e6 * alone, f"{PER_DESCRIPTOR}, pooled": 1e6 * pooled},
+            published=self.published,
+        )
+
+
+@dataclass(frozen=True)
+class Convergence(Asked):
+    """The objective of Algorithm 1 after each of its half-steps."""
+
+    def answer(self, bed: Bed) -> Row:
+        start = time.monotonic()
+        x = bed.projected_sample(self.encoder, _LEARNED)
+        method: Any = deepcopy(self.encoder.embedding).fit(x)
+        series = tuple(map(float, method.history_))
+        return Row(
+            settings={**self.settings, "descriptors": len(x)},
+            measures={"objective, first": series[0], "objective, last": series[-1], "half-steps": float(len(series))},
+            seconds={"fit": time.monotonic() - start},
+            series=series,
+        )
+
+
+def _best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def finished(encoder: Encoder, pooled: Pooled) -> Pooled:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import faemb
 from faemb.benchmark.bed import Bed
-from faemb.benchmark.rows import Asked, answered
+from faemb.benchmark.rows import Asked
 from faemb.benchmark.run import Row, Run, Used, Value
 from faemb.benchmark.tables import TableOf
 from faemb.errors import FaembError
@@ -28,7 +28,7 @@ def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: 
     journal = Journal(out / JOURNAL, bed)
     rows = []
     for done, each in enumerate(asked, 1):
-        rows.append(journal.row(each) or journal.keep(each, answered(each, bed)))
+        rows.append(journal.row(each) or journal.keep(each, each.answer(bed)))
         bed.report("rows", done, len(asked))
     return Run(
         table=name,
@@ -81,7 +81,7 @@ class Journal:
         return row
 
     def _key(self, asked: Asked) -> str:
-        return self._bed.key_of(asked.encoder, json.dumps([dict(asked.settings), asked.bits], sort_keys=True))
+        return asked.key(self._bed)
 
 
 def _common(bed: Bed) -> Mapping[str, Value]:

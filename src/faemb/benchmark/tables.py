@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faemb.benchmark.published import results
-from faemb.benchmark.rows import Asked
+from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
+from faemb.benchmark.run import Value
 from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.presets import VARIANTS, preset
@@ -42,16 +43,15 @@ class TableOf:
 
 
 def embeddings(choice: Choice) -> Iterator[Asked]:
+    """The paper aggregates with negative similarities clipped: its numbers stand beside that pooling."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
         for pooling in ("sum", "clipped", "exact"):
             for rotation in (False, True):
+                settings: dict[str, Value] = {"method": METHODS[family], "n": n, "pooling": pooling, "RN": rotation}
                 encoder = _preset(f"{family}-{n}", choice, rotation=rotation, pooling=pooling)
-                method = METHODS[family]
-                numbers = (
-                    _published("sota", choice, method=_with_rn(method, rotation), n=n) if pooling == "exact" else {}
-                )
-                yield Asked({"method": method, "n": n, "pooling": pooling, "RN": rotation}, encoder, published=numbers)
+                printed = _published("sota", choice, method=_with_rn(METHODS[family], rotation), n=n)
+                yield Retrieval(settings, encoder, printed if pooling == "clipped" else {})
 
 
 def anchors(choice: Choice) -> Iterator[Asked]:
@@ -60,7 +60,7 @@ def anchors(choice: Choice) -> Iterator[Asked]:
         for n in (*sizes, *((16,) if choice.large and family in SECOND_ORDER else ())):
             encoder = _sized(_preset(f"{family}-{64 if family in FIRST_ORDER else 8}", choice), n)
             numbers = _published("sota", choice, method=METHODS[family], n=n)
-            yield Asked({"method": METHODS[family], "n": n}, encoder, published=numbers)
+            yield Retrieval({"method": METHODS[family], "n": n}, encoder, numbers)
 
 
 def sota(choice: Choice) -> Iterator[Asked]:
@@ -71,9 +71,10 @@ def sota(choice: Choice) -> Iterator[Asked]:
         for rotation in (False, True):
             method = _with_rn(METHODS[family], rotation)
             numbers = _published("sota", choice, method=method, n=int(n))
-            yield Asked({"method": method, "n": int(n)}, _preset(name, choice, rotation=rotation), published=numbers)
+            encoder = _preset(name, choice, rotation=rotation)
+            yield Retrieval({"method": method, "n": int(n)}, encoder, numbers)
     if choice.large:
-        yield Asked({"method": "best", "n": 8}, _seeded(preset("best"), choice))
+        yield Retrieval({"method": "best", "n": 8}, _seeded(preset("best"), choice))
 
 
 def short(choice: Choice) -> Iterator[Asked]:
@@ -81,9 +82,9 @@ def short(choice: Choice) -> Iterator[Asked]:
         for length in LENGTHS:
             encoder = _preset(name, choice, rotation=True, keep=length)
             numbers = _published("short", choice, method=method, D=length)
-            yield Asked({"method": method}, encoder, published=numbers)
+            yield Retrieval({"method": method}, encoder, numbers)
     for length in LENGTHS if choice.large else ():
-        yield Asked({"method": "best +RN"}, _seeded(preset("best", rotation=True, keep=length), choice))
+        yield Retrieval({"method": "best +RN"}, _seeded(preset("best", rotation=True, keep=length), choice))
 
 
 def binary(choice: Choice) -> Iterator[Asked]:
@@ -91,7 +92,7 @@ def binary(choice: Choice) -> Iterator[Asked]:
         method = METHODS[name.rpartition("-")[0]]
         for bits in BITS:
             numbers = _published("binary", choice, method=method, bits=bits)
-            yield Asked({"method": method, "bits": bits}, _preset(name, choice), bits, numbers)
+            yield Retrieval({"method": method, "bits": bits}, _preset(name, choice), numbers, bits)
 
 
 def ablation(choice: Choice) -> Iterator[Asked]:
@@ -116,8 +117,25 @@ def ablation(choice: Choice) -> Iterator[Asked]:
     }
     for what, changes in steps.items():
         encoder = preset("f-faemb-8", "paper").set_params(**changes)
-        yield Asked({"with": what}, _seeded(encoder, choice))
-    yield Asked({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
+        yield Retrieval({"with": what}, _seeded(encoder, choice))
+    yield Retrieval({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
+
+
+def timing(choice: Choice) -> Iterator[Asked]:
+    for name in ("vlad-128", "fisher-128", "temb-128", "vlat-16", "faemb-16", "f-faemb-16"):
+        family, _, n = name.rpartition("-")
+        printed = results("timing", method=METHODS[family])
+        numbers = {PER_DESCRIPTOR: 1000 * printed[0].value} if printed else {}
+        yield Timing({"method": METHODS[family], "n": int(n)}, _preset(name, choice), numbers)
+
+
+def convergence(choice: Choice) -> Iterator[Asked]:
+    """With the paper's mu, and with the one of the group's own code for learned anchors."""
+    for family in ("faemb", "f-faemb"):
+        for mu in (1e-2, 1e-3):
+            encoder = _preset(f"{family}-8", replace(choice, variant="paper"))
+            encoder.set_params(embedding__mu=mu, embedding__anchors="alternating")
+            yield Convergence({"method": METHODS[family], "n": 8, "mu": mu}, encoder)
 
 
 TABLES = {
@@ -126,6 +144,8 @@ TABLES = {
     "sota": TableOf("Beside the state of the art", sota, {}),
     "short": TableOf("Short vectors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),
+    "timing": TableOf("Time to embed a local descriptor, on one core", timing, {}),
+    "convergence": TableOf("Convergence of Algorithm 1", convergence, {"series": "objective"}),
     "ablation": TableOf("Where the paper and the released code disagree", ablation, {}),
 }
 
@@ -138,7 +158,7 @@ def table_named(name: str) -> TableOf:
 
 def one(name: str, choice: Choice, rotation: bool) -> Asked:
     """A single preset."""
-    return Asked({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
+    return Retrieval({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
 
 
 def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any) -> Encoder:

@@ -18,7 +18,7 @@ from faemb.cli.options import (
     chosen_extractor,
 )
 
-TABLE_HELP = "embeddings, anchors, sota, short, binary or ablation."
+TABLE_HELP = "embeddings, anchors, sota, short, binary, timing, convergence or ablation."
 SHOWN = 5
 """Missing names that are printed; --json has them all."""
 
