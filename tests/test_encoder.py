@@ -280,7 +280,7 @@ def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> No
     views = [o + 0.2 * rng.standard_normal(o.shape) for o in objects for _ in range(2)]
     learning = [rng.standard_normal((150, 40)) for _ in range(60)]
     encoder = preset("small", whitening_rows=1).fit(learning)
-    assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 2 - encoder.whitening.null_directions
+    assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 4 - encoder.whitening.null_directions
     assert partner_found(encoder.encode(views)) == 1
 
 

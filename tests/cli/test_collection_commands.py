@@ -93,6 +93,14 @@ class TestIndex:
         assert_mistake(run("index", folder, "--out", "new.faemb"), folder)
         assert not (here / "new.faemb").exists()
 
+    @pytest.mark.parametrize(
+        ("said", "kept"), [([], 2000), (["--max-features", "0"], None), (["--max-features", "9"], 9)]
+    )
+    def test_so_many_features_of_an_image_are_kept(self, run, said, kept):
+        assert run("index", "photos", "--out", "new.faemb", *said).code == 0
+        with Collection.open("new.faemb") as made:
+            assert made.model.extractor.max_features == kept
+
     def test_the_same_command_goes_on(self, run, here):
         for _ in range(2):
             run("index", "photos", "--out", "new.faemb", "--model", "tiny.model")
@@ -140,7 +148,7 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--variant", "paper"], "the preset 'small' has no variant 'paper'"),
             (["photos", "--out", "new.faemb", "--detector", "surf"], "detector is 'surf'"),
             (["photos", "--out", "new.faemb", "--detector", "map"], "needs a network"),
-            (["photos", "--out", "new.faemb", "--max-features", "0"], "max_features is 0"),
+            (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
             (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
             (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
             (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too little to learn from"),
