@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks import affine
 from benchmarks.core import cholesky_whitening
-from benchmarks.report import Result, best_seconds
+from benchmarks.report import Result
 from benchmarks.synthetic import QUERIES, VECTORS, synthetic_collection, synthetic_vectors
+from faemb.benchmark.stopwatch import best_seconds
 from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss

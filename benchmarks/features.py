@@ -14,7 +14,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import affine
-from benchmarks.report import Result, best_seconds
+from benchmarks.report import Result
+from faemb.benchmark.stopwatch import best_seconds
 from faemb.features.hessian_affine import HessianAffine
 from faemb.features.hessian_affine.detector import Regions
 from faemb.features.hessian_affine.patches import Source, sources

@@ -2,11 +2,12 @@
 
 import json
 import operator
-import time
 import tracemalloc
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from faemb.benchmark.stopwatch import best_seconds
 
 OUTPUT = Path("build/bench.json")
 _RELATIONS = {">=": operator.ge, "<=": operator.le}
@@ -27,16 +28,6 @@ class Result:
             return None
         relation, bound = self.target.split()
         return bool(_RELATIONS[relation](self.value, float(bound)))
-
-
-def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    """The fastest of several runs: what the machine can do when nobody disturbs it."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def best_seconds_of_both(

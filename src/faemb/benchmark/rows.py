@@ -3,7 +3,7 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from faemb.benchmark.bed import Bed, Pooled
 from faemb.benchmark.run import Row, Value
 from faemb.benchmark.scoring import Scores, measured, similarities
+from faemb.benchmark.stopwatch import best_seconds
 from faemb.binary import ITQ, hamming
 from faemb.encoder import Encoder
 
@@ -70,8 +71,8 @@ class Timing(Asked):
         method = deepcopy(self.encoder.embedding).fit(x)
         ones, few = np.ones(len(x), x.dtype), x[: len(x) // 10]
         with threadpool_limits(1):
-            pooled = _best_seconds(lambda: method.operator(x).pool(ones)) / len(x)
-            alone = _best_seconds(lambda: method.operator(few).dense()) / len(few)
+            pooled = best_seconds(lambda: method.operator(x).pool(ones)) / len(x)
+            alone = best_seconds(lambda: method.operator(few).dense()) / len(few)
         return Row(
             settings={**self.settings, "d": int(x.shape[1]), "D": method.dimension},
             measures={PER_DESCRIPTOR: 1e6 * alone, f"{PER_DESCRIPTOR}, pooled": 1e6 * pooled},
@@ -94,15 +95,6 @@ class Convergence(Asked):
             seconds={"fit": time.monotonic() - start},
             series=series,
         )
-
-
-def _best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def finished(encoder: Encoder, pooled: Pooled) -> Pooled:
