@@ -323,6 +323,8 @@ class TestSearch:
         blank(here / "flat.png")
         ended = run("search", "photos.faemb", "flat.png")
         assert ended == (0, "flat.png has no local features: nothing can be found by it\n", "")
+        ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
+        assert ended.out == "flat.png has no local features in the box 5,5,30,30: nothing can be found by it\n"
         answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)
         assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
 

@@ -194,7 +194,7 @@ def search(
     if json:
         print_json([_as_json(answer) for answer in answers])
     elif not quiet:
-        _print_answers(answers)
+        _print_answers(answers, box)
         if html is not None:
             result(f"written to {html}")
     if faults and not answers:
@@ -299,10 +299,11 @@ def _checked(collection: Path, faults: list[str], rest: list[str], repair: bool)
     return f"{len(faults) - len(rest)} of {count} mended"
 
 
-def _print_answers(answers: Any) -> None:
+def _print_answers(answers: Any, box: str | None) -> None:
+    nothing = "no local features" if box is None else f"no local features in the box {box}"
     for answer in answers:
         result(f"{answer.query}: {answer.features} local features" if answer.features else
-               f"{answer.query} has no local features: nothing can be found by it")  # fmt: skip
+               f"{answer.query} has {nothing}: nothing can be found by it")  # fmt: skip
         for place, hit in enumerate(answer.hits, 1):
             score = "  none" if hit.score is None else f"{hit.score:6.3f}"
             result(f"{place:4d}. {score}  {hit.path}")
