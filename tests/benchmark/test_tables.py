@@ -1,6 +1,7 @@
 """A miniature of every table, on a rendered set: rows, their numbers, what is kept, and how a run goes on."""
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from faemb import Encoder
+from faemb.benchmark import distractors
 from faemb.benchmark.bed import Bed, stem_of
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import open_dataset
@@ -20,7 +22,7 @@ from faemb.benchmark.tables import TABLES, Choice, table_named
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
-from pictures import pictures, pixels
+from pictures import blank, pictures, pixels
 
 SCENES, VIEWS = 6, 3
 EXTRACTOR = HessianAffine(max_features=60)
@@ -78,7 +80,7 @@ def miniature(name: str) -> Iterator[Asked]:
         yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
-RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence")]
+RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence", "large")]
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
@@ -183,6 +185,65 @@ def test_a_box_selects_features_of_the_query(place, tmp_path):
     assert 0 < len(bed.query_sets[0]) < len(whole)
     np.testing.assert_array_equal(bed.query_sets[0], whole.inside((10, 10, 120, 100)).descriptors)
     assert 0 < Retrieval({}, tiny(preset("f-faemb-8"))).answer(bed).measures["mAP"] <= 100
+
+
+@pytest.fixture(scope="module")
+def crowd(place) -> Path:
+    """Others, one that shows nothing and one that cannot be read."""
+    crowd = pictures(place / "crowd", range(300, 309), (160, 120))
+    blank(crowd / "blank.png")
+    (crowd / "broken.png").write_text("no image")
+    return crowd
+
+
+class TestDistractors:
+    def among(self, place, crowd) -> Bed:
+        dataset = open_dataset(place / "holidays").with_distractors(crowd)
+        return Bed(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+
+    @pytest.mark.parametrize("shard", [4, 1024])
+    @pytest.mark.parametrize("bits", [None, 8])
+    def test_the_same_as_in_one_ranking(self, place, crowd, bed, monkeypatch, tmp_path, shard, bits):
+        monkeypatch.setattr("faemb.benchmark.distractors.SHARD", shard)
+        asked = Retrieval({"shard": shard}, tiny(preset("f-faemb-8", rotation=True)), bits=bits)
+        (row,) = run_table("large", TABLES["large"], [asked], self.among(place, crowd), tmp_path).rows
+        together = rendered(tmp_path / "together" / "holidays")
+        for path in sorted(crowd.iterdir()):
+            name = f"9{path.stem}01.png" if path.stem.isdigit() else "999901.png"  # groups without a query
+            if path.stem != "broken":
+                shutil.copy(path, together / name)
+        whole = Bed(open_dataset(together), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+        assert len(whole.dataset.queries) == len(bed.dataset.queries)
+        assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
+        assert row.measures["mAP"] <= asked.answer(bed).measures["mAP"] + 1e-9
+
+    def test_images_are_described_once_for_all_rows(self, place, crowd, tmp_path, monkeypatch):
+        seen = []
+        monkeypatch.setattr("faemb.benchmark.distractors._descriptors", _counting(seen))
+        asked = [
+            Retrieval({"keep": keep, "method": name}, tiny(preset(name, keep=keep, power=0.45)))
+            for name in ("temb-64", "f-faemb-8")
+            for keep in (4, 8)
+        ]
+        bed = self.among(place, crowd)
+        run = run_table("large", TABLES["large"], asked, bed, tmp_path / "one")
+        run_table("large", TABLES["large"], asked, bed, tmp_path / "two")
+        assert len(run.rows) == 4
+        assert len(seen) <= 1
+        assert [used.images for used in run.distractors] == [11]
+
+    def test_a_large_table_needs_some(self, place, tmp_path):
+        experiment = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, table="large")
+        with pytest.raises(InputError, match="give a folder of them with --distractors"):
+            run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
+
+    def test_published_numbers_are_those_with_distractors(self, place, crowd):
+        assert paper_dataset(self.among(place, crowd).dataset) == "holidays+flickr1m"
+
+
+def _counting(seen: list[int]):
+    real = distractors._descriptors
+    return lambda paths, bed: seen.append(len(paths)) or real(paths, bed)
 
 
 class TestExperiment:

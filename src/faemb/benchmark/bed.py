@@ -130,15 +130,15 @@ class Bed:
             return self._vectors(fitted[0], sets, stage)
 
         learning = [
-            _kept(folder / f"learning-{k}.npy", lambda sets=sets: encode(sets, "learning images"))  # type: ignore[misc]
+            kept(folder / f"learning-{k}.npy", lambda sets=sets: encode(sets, "learning images"))  # type: ignore[misc]
             for k, sets in enumerate(self.learning_sets)
         ]
-        images = _kept(folder / "images.npy", lambda: encode(self.images, "images"))
+        images = kept(folder / "images.npy", lambda: encode(self.images, "images"))
         numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]
         if len(numbers) == len(self.dataset.queries):
             queries = images[numbers]
         else:
-            queries = _kept(folder / "queries.npy", lambda: encode(self.query_sets, "queries"))
+            queries = kept(folder / "queries.npy", lambda: encode(self.query_sets, "queries"))
         return Pooled(np.concatenate(learning), images, queries)
 
     def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
@@ -199,7 +199,7 @@ def _images_in(folder: Path) -> list[Path]:
     return images
 
 
-def _kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
     """From the file if it is there."""
     if path.exists():
         return np.load(path, allow_pickle=False)

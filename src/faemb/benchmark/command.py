@@ -11,12 +11,13 @@ from faemb.benchmark.report import write_report
 from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import run_table
-from faemb.benchmark.tables import Choice, TableOf, one, table_named
+from faemb.benchmark.tables import LARGE, Choice, TableOf, one, table_named
 from faemb.errors import InputError, MissingExtraError
 from faemb.features import Extractor
 from faemb.progress import Progress
 
 _PAPER_DATASETS = {"holidays": "holidays", "oxford": "oxford5k"}
+_WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,12 @@ class Experiment:
     large: bool = False
     kind: str | None = None
     seed: int = 0
+    distractors: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
-        parts = (self.dataset.resolve().name, self.table or self.preset or "", self.variant)
+        crowd = [folder.resolve().name for folder in self.distractors]
+        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, *crowd]
         return "-".join(part for part in parts if part)
 
 
@@ -53,6 +56,10 @@ def run_experiment(
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
     dataset = open_dataset(experiment.dataset, experiment.kind)
+    for folder in experiment.distractors:
+        dataset = dataset.with_distractors(folder)
+    if experiment.table == LARGE and not dataset.distractors:
+        raise InputError(f"the table {LARGE} is of images among others; give a folder of them with --distractors")
     choice = Choice(paper_dataset(dataset), experiment.variant, experiment.seed, experiment.large)
     if experiment.preset is not None:
         name, table = experiment.preset, TableOf(f"The preset {experiment.preset}", lambda choice: iter(()), {})
@@ -70,7 +77,7 @@ def paper_dataset(dataset: Dataset) -> str:
     """What the paper calls it; a part of Holidays is shown beside the whole, with a word of caution."""
     for start, name in _PAPER_DATASETS.items():
         if dataset.kind == start or dataset.name.lower().startswith(start):
-            return name
+            return _WITH_DISTRACTORS[name] if dataset.distractors else name
     return ""
 
 

@@ -3,7 +3,7 @@
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from faemb.benchmark.bed import Bed, Pooled
+from faemb.benchmark.distractors import counted_before
 from faemb.benchmark.run import Row, Value
 from faemb.benchmark.scoring import Scores, measured, similarities
 from faemb.benchmark.stopwatch import best_seconds
@@ -49,17 +50,21 @@ class Retrieval(Asked):
         start = time.monotonic()
         pooled = bed.pooled(self.encoder)
         middle = time.monotonic()
-        vectors = finished(self.encoder, pooled)
-        measures = measured(bed.dataset, _scores(vectors, self.bits))
+        last = finishing(self.encoder, pooled)
+        vectors = Pooled(*map(last.finish, pooled))
+        score = _scorer(vectors, self.bits)
+        scores, before = score(vectors.images), None
+        if bed.dataset.distractors:
+            before = counted_before(bed, self.encoder, last.finish, scores, score)
         return Row(
             settings={**self.settings, "D": int(vectors.images.shape[1])},
-            measures=measures,
+            measures=measured(bed.dataset, scores, before),
             published=self.published,
             seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
         )
 
     def key(self, bed: Bed) -> str:
-        return f"{super().key(bed)}-{self.bits or 0}"
+        return f"{super().key(bed)}-{self.bits or 0}-{bed.checked.distractors.checksum[:12]}"
 
 
 @dataclass(frozen=True)
@@ -97,21 +102,25 @@ class Convergence(Asked):
         )
 
 
-def finished(encoder: Encoder, pooled: Pooled) -> Pooled:
-    """Image vectors: the last steps of the encoder, its rotation learned from the learning images."""
+def finishing(encoder: Encoder, pooled: Pooled) -> Encoder:
+    """The last steps of the encoder, its rotation learned from the learning images."""
     last = deepcopy(encoder)
-    last.fit_rotation(pooled.learning[np.any(pooled.learning != 0, axis=1)])
-    return Pooled(*map(last.finish, pooled))
+    return last.fit_rotation(pooled.learning[_shown(pooled.learning)])
 
 
-def _scores(vectors: Pooled, bits: int | None) -> Scores:
+def _scorer(vectors: Pooled, bits: int | None) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
+    """Similarities of the queries to images, by inner products or by codes that the learning images teach."""
     if bits is None:
-        return similarities(vectors.queries, vectors.images)
+        return lambda images: similarities(vectors.queries, images)
     code = ITQ(bits).fit(vectors.learning[_shown(vectors.learning)])
-    distances = hamming(code.encode(vectors.queries), code.encode(vectors.images))
-    similar = bits - distances.astype(np.float32)
-    similar[~_shown(vectors.queries)] = 0
-    return np.where(_shown(vectors.images), similar, -np.inf)
+    queries = code.encode(vectors.queries)
+
+    def score(images: Float[np.ndarray, "N D"]) -> Scores:
+        similar = bits - hamming(queries, code.encode(images)).astype(np.float32)
+        similar[~_shown(vectors.queries)] = 0
+        return np.where(_shown(images), similar, -np.inf)
+
+    return score
 
 
 def _shown(vectors: Float[np.ndarray, "N D"]) -> np.ndarray:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import faemb
 from faemb.benchmark.bed import Bed
-from faemb.benchmark.rows import Asked
+from faemb.benchmark.distractors import pool_distractors
+from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Row, Run, Used, Value
 from faemb.benchmark.tables import TableOf
 from faemb.errors import FaembError
@@ -26,6 +27,8 @@ def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: 
     started, begun = datetime.now(UTC), time.monotonic()
     bed.report("rows", 0, len(asked))
     journal = Journal(out / JOURNAL, bed)
+    if bed.dataset.distractors:
+        pool_distractors(bed, [row.encoder for row in asked if isinstance(row, Retrieval)])
     rows = []
     for done, each in enumerate(asked, 1):
         rows.append(journal.row(each) or journal.keep(each, each.answer(bed)))
@@ -37,7 +40,7 @@ def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: 
         queries=len(bed.dataset.queries),
         labels=bed.checked.labels,
         learning=bed.learned_from,
-        distractors=(),
+        distractors=_distractors(bed),
         settings=_common(bed),
         versions=_versions(),
         started=started.isoformat(timespec="seconds"),
@@ -82,6 +85,13 @@ class Journal:
 
     def _key(self, asked: Asked) -> str:
         return asked.key(self._bed)
+
+
+def _distractors(bed: Bed) -> tuple[Used, ...]:
+    if not bed.dataset.distractors:
+        return ()
+    names = ", ".join(folder.resolve().name for folder in bed.dataset.distractors)
+    return (Used(names, bed.checked.distractors.files, bed.checked.distractors.checksum),)
 
 
 def _common(bed: Bed) -> Mapping[str, Value]:

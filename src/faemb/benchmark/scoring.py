@@ -39,7 +39,7 @@ def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> It
         yield order if before is None else _among_distractors(order, before[query], len(row))
 
 
-def distractors_before(scores: Scores, distractors: Scores) -> Int[np.ndarray, "Q N"]:
+def distractors_before(scores: Scores, distractors: Float[np.ndarray, "Q M"]) -> Int[np.ndarray, "Q N"]:
     """Of each image and query, how many distractors are more similar: of equal ones the image comes first.
 
     Counts of several portions of distractors add up.

@@ -138,11 +138,14 @@ def convergence(choice: Choice) -> Iterator[Asked]:
             yield Convergence({"method": METHODS[family], "n": 8, "mu": mu}, encoder)
 
 
+LARGE = "large"
+
 TABLES = {
     "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
     "anchors": TableOf("Number of anchors", anchors, {"x": "n", "y": "mAP", "lines": "method"}),
     "sota": TableOf("Beside the state of the art", sota, {}),
     "short": TableOf("Short vectors", short, {"x": "D", "y": "mAP", "lines": "method"}),
+    LARGE: TableOf("Short vectors among distractors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),
     "timing": TableOf("Time to embed a local descriptor, on one core", timing, {}),
     "convergence": TableOf("Convergence of Algorithm 1", convergence, {"series": "objective"}),

@@ -18,7 +18,7 @@ from faemb.cli.options import (
     chosen_extractor,
 )
 
-TABLE_HELP = "embeddings, anchors, sota, short, binary, timing, convergence or ablation."
+TABLE_HELP = "embeddings, anchors, sota, short, large, binary, timing, convergence or ablation."
 SHOWN = 5
 """Missing names that are printed; --json has them all."""
 
@@ -37,6 +37,10 @@ def benchmark(
     large: Annotated[
         bool, typer.Option("--large", help="Rows of 16,000 dimensions too: hours, unless on a GPU.")
     ] = False,
+    distractors: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of images that are wrong answers; may be given again.", metavar="FOLDER"),
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="Read DATASET as this kind of benchmark.", metavar="NAME")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="FOLDER")] = None,
     cache: Annotated[Path, typer.Option(help="Folder for features and vectors, used again.", metavar="FOLDER")] = Path(
@@ -69,6 +73,7 @@ def benchmark(
         large=large,
         kind=kind,
         seed=seed,
+        distractors=tuple(distractors or ()),
         extractor=chosen_extractor(detector, network, max_features, False, None),
     )
     folder = out or Path("runs") / experiment.name
