@@ -3,7 +3,6 @@
 The photographs are those under FAEMB_DATA: holidays811 is indexed, flickr1500 is learned from.
 """
 
-import csv
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean
 
 import cv2
 import numpy as np
@@ -22,13 +20,14 @@ from benchmarks import affine
 from benchmarks.core import cholesky_whitening
 from benchmarks.report import Result
 from benchmarks.synthetic import QUERIES, VECTORS, synthetic_collection, synthetic_vectors
+from faemb.benchmark.datasets import open_dataset
+from faemb.benchmark.scoring import measured, similarities
 from faemb.benchmark.stopwatch import best_seconds
 from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss
 from faemb.collection.model import BITS, SHORT, Model, new_model
 from faemb.collection.without import fit_model
-from faemb.evaluation import average_precision
 from faemb.features import HessianAffine
 from faemb.rotation import Rotation
 
@@ -132,20 +131,16 @@ def quality(folder: Path, scratch: Path) -> Iterator[Result]:
 
 
 def mean_average_precision(collection: Collection, images: Path) -> float:
-    """In percent; each query is dropped from its own ranking."""
-    view = collection.view()
-    names = {image: Path(entry.path).name for entry in collection.entries() for image in [entry.id]}
-    place = {names[int(image)]: row for row, image in enumerate(view.ids)}
-    vectors = np.asarray(view.data.vectors[view.slots])
-    scores = []
-    with (images / "gt.tsv").open(newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            query, relevant = place.get(row["query"]), row["relevant"].split(",")
-            missing = range(-len(relevant), 0)  # an image without features is found by nobody
-            wanted = [place.get(name, gone) for name, gone in zip(relevant, missing, strict=True)]
-            order = np.argsort(-vectors @ vectors[query], kind="stable") if query is not None else []
-            scores.append(average_precision(order, wanted, [] if query is None else [query]))
-    return 100 * mean(scores)
+    """In percent, of the benchmark in that folder, whose images the collection holds."""
+    dataset, view = open_dataset(images), collection.view()
+    names = {entry.id: Path(entry.path).name for entry in collection.entries()}
+    slots = {names[int(image)]: slot for image, slot in zip(view.ids, view.slots, strict=True)}
+    vectors = np.zeros((len(dataset.images), collection.model.width), np.float32)
+    for number, path in enumerate(dataset.images):
+        if path.name in slots:  # else it has no local features
+            vectors[number] = view.data.vectors[slots[path.name]]
+    queries = vectors[[query.number for query in dataset.queries]]
+    return measured(dataset, similarities(queries, vectors))["mAP"]
 
 
 def timed_only(name: str, images: Path) -> Model:

@@ -5,7 +5,6 @@ import io
 import os
 import re
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,38 +16,12 @@ from faemb.collection import Answer, Group, Hit
 from faemb.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
 from faemb.errors import InputError
 from faemb.page import save_page
+from html_pages import Elements
 
-VOID = {"meta", "image", "use", "path"}
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
 
 
-class Page(HTMLParser):
-    """Elements in their order with their attributes and text; refuses tags that do not match."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
-        self._open: list[int] = []
-        self.feed(page)
-        self.close()
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}, []))
-        if tag not in VOID:
-            self._open.append(len(self.elements) - 1)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in VOID
-        self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.elements[self._open.pop()][0] == tag
-
-    def handle_data(self, data: str) -> None:
-        for place in self._open:
-            self.elements[place][2].append(data)
-
+class Page(Elements):
     def attributes(self, tag: str) -> list[dict[str, str]]:
         return [attributes for name, attributes, _ in self.elements if name == tag]
 

@@ -14,6 +14,9 @@ from jaxtyping import Bool, Float
 from faemb.arrays import Array, as_float, is_array, like, namespace, require_finite, to_numpy
 from faemb.errors import InputError
 
+PORTION, PORTION_DESCRIPTORS = 256, 1 << 17
+"""Images that are encoded together at most, and descriptors: enough to keep all cores busy, few enough to hold."""
+
 SetsLike = Any
 """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
 
@@ -77,6 +80,25 @@ def as_sets(data: SetsLike, *, width: int | None = None) -> DescriptorSets:
         raise InputError(f"descriptors have {sets.width} columns; this model was fitted on {width}")
     require_finite(sets.flat, "descriptors")
     return sets
+
+
+def some(descriptors: Float[np.ndarray, "n d"], most: int, rng: np.random.Generator) -> Float[np.ndarray, "m d"]:
+    """At most so many descriptors of an image, drawn without replacement, in their order."""
+    if len(descriptors) <= most:
+        return descriptors
+    return descriptors[np.sort(rng.choice(len(descriptors), most, replace=False))]
+
+
+def portions(images: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """All sets in their order, as many at a time as can be held; each is read from `images` when it is its turn."""
+    held: list[np.ndarray] = []
+    for place in range(len(images)):
+        held.append(images[place])
+        if len(held) == PORTION or sum(map(len, held)) >= PORTION_DESCRIPTORS:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def batches(sets: DescriptorSets, size: int) -> Iterator[Batch]:

@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,34 +12,12 @@ from faemb.benchmark.leaderboard import leaderboard
 from faemb.benchmark.provenance import CAUTION, facts
 from faemb.benchmark.run import FILE, Row, Run, Used
 from faemb.errors import FormatError
+from html_pages import Elements
 
-VOID = {"meta", "img"}
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 
-class Page(HTMLParser):
-    """Elements with their attributes and text; refuses tags that do not match."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str], list[str]]] = []
-        self._open: list[int] = []
-        self.feed(page)
-        self.close()
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}, []))
-        if tag not in VOID:
-            self._open.append(len(self.elements) - 1)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.elements[self._open.pop()][0] == tag
-
-    def handle_data(self, data: str) -> None:
-        for place in self._open:
-            self.elements[place][2].append(data)
-
+class Page(Elements):
     def texts(self, tag: str, kind: str = "") -> list[str]:
         return ["".join(text) for name, has, text in self.elements if name == tag and kind in has.get("class", "")]
 

@@ -256,36 +256,31 @@ def test_compaction_between_looking_up_a_file_and_opening_it(folder, photos, mon
         assert left == [0]
 
 
-def test_compaction_between_looking_up_features_and_reading_them(folder, photos, monkeypatch):
-    read_at = writing.read_at
+def moving_all_before_the_next_read(module, monkeypatch, folder: Path, image: Path) -> None:
+    """When `module` reads from a file next, another process has just taken out an image and compacted the rest."""
+    read_at = module.read_at
 
     def meanwhile(path: Path, offset: int, length: int) -> bytes:
-        monkeypatch.setattr(writing, "read_at", read_at)
+        monkeypatch.setattr(module, "read_at", read_at)
         with Collection.open(folder) as other:
-            other.remove(photos / "000.png")
+            other.remove(image)
             with other._changing(None) as writer:
                 writer.compact(other.model)
         return read_at(path, offset, length)
 
+    monkeypatch.setattr(module, "read_at", meanwhile)
+
+
+def test_compaction_between_looking_up_features_and_reading_them(folder, photos, monkeypatch):
     with Collection.open(folder) as reader:
         expected = reader.features(photos / "002.png").descriptors
-        monkeypatch.setattr(writing, "read_at", meanwhile)
+        moving_all_before_the_next_read(writing, monkeypatch, folder, photos / "000.png")
         np.testing.assert_array_equal(reader.features(photos / "002.png").descriptors, expected)
 
 
 def test_a_check_while_all_is_moved_finds_no_faults(folder, photos, monkeypatch):
-    read_at = checking.read_at
-
-    def meanwhile(path: Path, offset: int, length: int) -> bytes:
-        monkeypatch.setattr(checking, "read_at", read_at)
-        with Collection.open(folder) as other:
-            other.remove(photos / "000.png")
-            with other._changing(None) as writer:
-                writer.compact(other.model)
-        return read_at(path, offset, length)
-
     with Collection.open(folder) as reader:
-        monkeypatch.setattr(checking, "read_at", meanwhile)
+        moving_all_before_the_next_read(checking, monkeypatch, folder, photos / "000.png")
         assert reader.check() == []
 
 

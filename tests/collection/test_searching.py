@@ -115,7 +115,7 @@ class TestSearching:
     def test_more_queries_than_are_encoded_at_once(self, collection, photos, monkeypatch):
         asked = [photos / name for name in NAMES] * 2
         expected = collection.search(asked)
-        monkeypatch.setattr("faemb.collection.collection.BATCH", 3)
+        monkeypatch.setattr("faemb.collection.collection.PORTION", 3)
         for answer, other in zip(collection.search(asked), expected, strict=True):
             assert [hit.path for hit in answer.hits] == [hit.path for hit in other.hits]
 

@@ -30,12 +30,11 @@ from faemb.errors import InputError
 from faemb.features import Extractor
 from faemb.features.folders import find_images
 from faemb.progress import Progress
+from faemb.sets import portions, some
 from faemb.storage import replacing
 
 LEARNING_DESCRIPTORS = 1_000_000
 """Used to learn at most, as many of each image."""
-_PORTION = 256
-"""Images whose descriptors are held at a time."""
 
 
 class Pooled(NamedTuple):
@@ -142,14 +141,14 @@ class Bed:
         return Pooled(np.concatenate(learning), images, queries)
 
     def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
-        parts = []
         if encoder.whitening is not None and encoder.pooling in ("exact", "gmp"):
             encoder.whitening.prepare_metric(len(sets))
-        for start in range(0, len(sets), _PORTION):
-            self.report(stage, start, len(sets))
-            portion = [sets[place] for place in range(start, min(start + _PORTION, len(sets)))]
+        parts, done = [], 0
+        for portion in portions(sets):
+            self.report(stage, done, len(sets))
             parts.append(to_numpy(encoder.pool(portion)))
-        self.report(stage, len(sets), len(sets))
+            done += len(portion)
+        self.report(stage, done, len(sets))
         return np.concatenate(parts)
 
     def projected_sample(self, encoder: Encoder, count: int) -> Float[np.ndarray, "m d"]:
@@ -163,7 +162,7 @@ class Bed:
     def _sample(self, seed: int) -> list[np.ndarray]:
         rng, total = np.random.default_rng(seed), sum(map(len, self.learning_sets))
         most = max(1, LEARNING_DESCRIPTORS // total)
-        return [_some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
+        return [some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
 
     def key_of(self, encoder: Encoder, *more: str) -> str:
         """A name for these settings on these data."""
@@ -208,9 +207,3 @@ def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, made)
     return made
-
-
-def _some(descriptors: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    if len(descriptors) <= most:
-        return descriptors
-    return descriptors[np.sort(rng.choice(len(descriptors), most, replace=False))]

@@ -1,8 +1,9 @@
 """Collections: pictures in a folder on disk that can be searched, added to and removed from, for years."""
 
 from faemb.collection.answers import Answer, Group, Hit, Info
-from faemb.collection.collection import Collection, Places, images_in
+from faemb.collection.collection import Collection
 from faemb.collection.model import Model, new_model
+from faemb.collection.places import Places, images_in
 from faemb.collection.without import encode_images, fit_model
 from faemb.collection.writing import Report
 

@@ -14,10 +14,11 @@ import numpy as np
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, Model
+from faemb.collection.model import Model
 from faemb.collection.slots import SlotFile, read_at
 from faemb.collection.writing import Report, Writer, slot_files, stored_features
 from faemb.errors import FaembError
+from faemb.sets import PORTION
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def mend(writer: Writer, model: Model, found: Sequence[Fault], jobs: int | None,
 
 
 def _derive_again(writer: Writer, model: Model, entries: Sequence[Entry]) -> None:
-    for start in range(0, len(entries), BATCH):
-        part, file = entries[start : start + BATCH], writer.slot_files(model)[0]
+    for start in range(0, len(entries), PORTION):
+        part, file = entries[start : start + PORTION], writer.slot_files(model)[0]
         rows = [read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes) for entry in part]
         vectors = np.frombuffer(b"".join(rows), file.dtype).reshape(len(part), file.width)
         writer.place(part, model.coded(vectors), model)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from faemb.collection.checking import damaged_indexes, faults, mend
 from faemb.collection.duplicates import DEFAULT_THRESHOLD, FEW_FEATURES, connected, linked
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, Model
+from faemb.collection.model import Model
+from faemb.collection.places import images_in, is_below, is_gone
 from faemb.collection.queries import described
 from faemb.collection.reading import View
 from faemb.collection.writing import Report, Writer, only_writer, stored_features
@@ -30,6 +31,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.folders import Found, find_images
 from faemb.progress import Progress
+from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 
 DEFAULT_TOP = 10
@@ -177,7 +179,7 @@ class Collection:
 
     def _named(self, place: Path) -> list[str]:
         root = os.path.abspath(place)
-        inside = [name for name in self._catalogue.seen() if _is_below(self.layout.path_of(name), root)]
+        inside = [name for name in self._catalogue.seen() if is_below(self.layout.path_of(name), root)]
         if not inside and self.layout.name_of(place) not in self._catalogue.folders():
             raise InputError(f"{place} is not in the collection {self.layout.folder}")
         return inside
@@ -199,7 +201,7 @@ class Collection:
         return [
             name
             for name, path in missing.items()
-            if any(_is_below(path, str(folder)) for folder in folders) and _is_gone(path)
+            if any(is_below(path, str(folder)) for folder in folders) and is_gone(path)
         ]
 
     def _brought_in(self, writer: Writer, found: Found, jobs: int | None) -> Report:
@@ -313,8 +315,8 @@ class Collection:
         answers = []
         with self._looking() as view:
             kind = backend_for(index or self._about["index"], len(view.slots))
-            for start in range(0, len(queries), BATCH):
-                part = queries[start : start + BATCH]
+            for start in range(0, len(queries), PORTION):
+                part = queries[start : start + PORTION]
                 found = view.search(self.model.encode([query.descriptors for query in part]), top, kind)
                 for k, query in enumerate(part):
                     hits = self._hits(view, found.scores[k], found.rows[k], threshold) if len(query) else []
@@ -482,24 +484,6 @@ class _Changing:
         self._lock.__exit__(*failure)
 
 
-class Places(NamedTuple):
-    """Folders and files to take images from, and what is there."""
-
-    folders: list[Path]
-    found: Found
-
-
-def images_in(images: Any) -> Places:
-    """Look once, and before anything is made: there may be no images at all."""
-    if isinstance(images, Places):
-        return images
-    places = [images] if isinstance(images, str | os.PathLike) else list(images)
-    found = find_images(places)
-    if not found.images:
-        raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}")
-    return Places([place for place in map(Path, places) if place.is_dir()], found)
-
-
 def _query_name(query: Any) -> str:
     return os.fspath(query) if isinstance(query, str | os.PathLike) else "the array"
 
@@ -508,21 +492,6 @@ def _size(path: Path) -> int:
     with suppress(FileNotFoundError):  # another process may have just deleted it
         return path.stat().st_size if path.is_file() else 0
     return 0
-
-
-def _is_below(path: Path, root: str) -> bool:
-    """Whether a path is this one, or below it."""
-    return str(path) == root or str(path).startswith(root.rstrip(os.sep) + os.sep)
-
-
-def _is_gone(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _require_format(about: dict[str, str], layout: Layout) -> None:

@@ -6,7 +6,7 @@
 A model learns from unlabelled pictures: the very ones of the collection will do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from faemb.normalise import unit_length
 from faemb.presets import COLLECTION, preset, shrunk
 from faemb.progress import Progress
 from faemb.rotation import Rotation
+from faemb.sets import portions, some
 
 FEATURES = 2000
 """Of an image, the strongest: busy photographs have thousands more, which cost time and room and are found as well."""
@@ -36,8 +37,6 @@ _TOLERANCE = 0.1
 """Of democratic pooling: mAP on 811 photographs is 77.0, and 76.7 at 0.003 for half as much time again."""
 _ITQ_ITERATIONS = 20
 """As good as 50 on image vectors (mAP of 512 bits on 811 photographs: 59.9 after none, 65.8 from 5 on)."""
-BATCH, BATCH_DESCRIPTORS = 256, 1 << 17
-"""Images that are encoded together at most, and descriptors: enough to keep all cores busy, few enough to hold."""
 
 
 class Coded(NamedTuple):
@@ -89,7 +88,7 @@ class Model(Component):
     def fit(self, images: Sequence[np.ndarray], *, progress: Progress | None = None) -> "Model":
         """Learn from sets of descriptors, each read from `images` only when it is needed."""
         rng = np.random.default_rng(self.encoder.seed)
-        sample = [_some(images[i], rng) for i in range(len(images))]
+        sample = [some(images[i], PER_IMAGE, rng) for i in range(len(images))]
         if self.shrink:
             self.encoder = _largest_that_learns(self.encoder, sample, progress)
         else:
@@ -133,7 +132,7 @@ class Model(Component):
 
     def _vectors(self, images: Sequence[np.ndarray], progress: Progress | None) -> Float[np.ndarray, "B D"]:
         parts, done = [], 0
-        for sets in _portions(images):
+        for sets in portions(images):
             if progress is not None:
                 progress("short vectors", done, len(images))
             parts.append(self.encoder.encode(sets))
@@ -185,20 +184,3 @@ def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progres
         raise InputError(
             f"{len(sample)} images with {count} local features in all are too little to learn from; give more images"
         ) from error
-
-
-def _portions(images: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    held: list[np.ndarray] = []
-    for place in range(len(images)):
-        held.append(images[place])
-        if len(held) == BATCH or sum(map(len, held)) >= BATCH_DESCRIPTORS:
-            yield held
-            held = []
-    if held:
-        yield held
-
-
-def _some(descriptors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    if len(descriptors) <= PER_IMAGE:
-        return descriptors
-    return descriptors[np.sort(rng.choice(len(descriptors), PER_IMAGE, replace=False))]

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from faemb.collection.catalogue import Catalogue, Entry, Seen
 from faemb.collection.layout import Layout
-from faemb.collection.model import BATCH, BATCH_DESCRIPTORS, Coded, Model
+from faemb.collection.model import Coded, Model
 from faemb.collection.packing import pack, unpack
 from faemb.collection.slots import SlotFile, read_at, write_at
 from faemb.errors import FaembError, FormatError, InputError
@@ -26,6 +26,7 @@ from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.parallel import spread
 from faemb.progress import Progress
+from faemb.sets import PORTION, PORTION_DESCRIPTORS
 from faemb.storage import sync_folder
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
@@ -167,7 +168,7 @@ class Writer:
         total, done = self.catalogue.count("slot is null and features > 0"), 0
         if total and model.encoder.whitening is not None:
             model.encoder.whitening.prepare_metric(total)
-        while batch := self.catalogue.waiting(BATCH, BATCH_DESCRIPTORS):
+        while batch := self.catalogue.waiting(PORTION, PORTION_DESCRIPTORS):
             self.report("encode", done, total)
             self.place(batch, model.encode([self.features(entry).descriptors for entry in batch]), model)
             done += len(batch)
