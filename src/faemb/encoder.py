@@ -167,6 +167,15 @@ class Encoder(Component):
         """Aggregated vectors before they are normalised: the costly part of `encode`, which `finish` completes."""
         return self._pooled_of(images, progress).vectors
 
+    def prepare(self, images: int) -> None:
+        """Compute what makes the aggregation of so many images faster, for those who bring them in several calls."""
+        if self.whitening is None:
+            return
+        if self.pooling in ("exact", "gmp"):
+            self.whitening.prepare_metric(images)
+        elif self.pooling == "clipped":
+            self.whitening.prepare_triangle(images)
+
     def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
         """From aggregated vectors to image vectors: power law, rotation, first components, unit length."""
         return to_numpy(self._finish(pooled))
@@ -233,8 +242,7 @@ class Encoder(Component):
 
     def _pooled(self, sets: DescriptorSets, report: Progress, stage: str) -> Encoded:
         """Aggregated vectors, not yet normalised, and the weights."""
-        if self.whitening is not None and self.pooling in ("exact", "gmp"):
-            self.whitening.prepare_metric(len(sets))
+        self.prepare(len(sets))
         xp = namespace(sets.flat)
         vectors = xp.zeros((len(sets), self._pooled_length()), dtype=sets.flat.dtype, device=sets.flat.device)
         shares = [np.zeros(0, np.float32)] * len(sets)

@@ -14,6 +14,8 @@ D length of an embedded descriptor, D' of a whitened one.
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import scipy.linalg
 from jaxtyping import Float
 
 from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like, namespace
@@ -21,6 +23,9 @@ from faemb.component import Component
 from faemb.errors import InputError
 from faemb.linear_algebra import numerical_rank, symmetric_eigen
 from faemb.settings import require_number, require_whole
+
+_REPAID = 100
+"""Images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +79,7 @@ class Whitening(Component):
 
     learned = ("mean_", "matrix_", "eigenvalues_")
     _metric: Array | None = None
+    _triangle: Array | None = None
 
     def __init__(
         self, *, discard: int | None = None, floor: float = 1e-6, raise_last: int = 0, centre: bool = True
@@ -98,7 +104,7 @@ class Whitening(Component):
         self.matrix_ = contiguous(xp.astype(vectors[:, discard:rank].T * scale[:, None], xp.float32))
         self.mean_ = xp.astype(moments.mean if self.centre else xp.zeros_like(moments.mean), xp.float32)
         self.eigenvalues_ = values
-        self._metric = None
+        self._metric = self._triangle = None
         return self
 
     @property
@@ -136,8 +142,28 @@ class Whitening(Component):
         if self._metric is None and 30 * images * (2 * kept - width) > kept * width:
             self._metric = self.matrix_.T @ self.matrix_
 
+    @property
+    def factor(self) -> Float[Array, "Dw D"]:
+        """A matrix F with F'F = W'W: W itself, or the triangle that `prepare_triangle` made of it."""
+        self.require_fitted()
+        return self.matrix_ if self._triangle is None else self._triangle
+
+    @property
+    def factor_is_upper(self) -> bool:
+        return self._triangle is not None
+
+    def prepare_triangle(self, images: int) -> None:
+        """Turn W into an upper R, W = QR, if whitening all descriptors of so many images repays it.
+
+        Products with R need half of the operations; to find it takes as long as whitening some fifty images. On a GPU
+        neither is worth a thought.
+        """
+        self.require_fitted()
+        if self._triangle is None and images >= _REPAID and isinstance(self.matrix_, np.ndarray):
+            self._triangle = scipy.linalg.qr(self.matrix_, mode="r", check_finite=False)[0]
+
     def to(self, device: str) -> "Whitening":
-        self._metric = None
+        self._metric = self._triangle = None
         return super().to(device)
 
     def _second_moment(self, moments: Moments) -> Float[Array, "D D"]:

@@ -17,7 +17,7 @@ def row(method: str, n: int, score: float, paper: float | None = None, **setting
         {"mAP": score},
         published,
         {"fit": 61.25, "encode": 30.0},
-        fingerprint=f"{method}-{n}",
+        encoder=f"{method}({n})",
     )
 
 

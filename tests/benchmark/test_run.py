@@ -58,7 +58,7 @@ def test_parts_of_the_wrong_kind_are_refused(tmp_path: Path, name: str, value: A
         Run.load(tmp_path)
 
 
-@pytest.mark.parametrize("part", ["settings", "measures", "published", "seconds", "fingerprint", "series"])
+@pytest.mark.parametrize("part", ["settings", "measures", "published", "seconds", "encoder", "series", "spread"])
 @pytest.mark.parametrize("value", [None, 3, ["x"], {"mAP": ["high"]}], ids=str)
 def test_parts_of_rows_of_the_wrong_kind_are_refused(tmp_path: Path, part: str, value: Any) -> None:
     run().save(tmp_path)

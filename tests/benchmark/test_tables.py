@@ -80,13 +80,18 @@ def miniature(name: str) -> Iterator[Asked]:
         yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
+def run_rows(name: str, asked: list[Asked], bed: Bed, out: Path) -> Run:
+    """Each row once."""
+    return run_table(name, TABLES[name], [[each] for each in asked], bed, out, {})
+
+
 RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence", "large")]
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
 def test_every_table(bed, place, name, tmp_path):
     asked = list(miniature(name))
-    run = run_table(name, TABLES[name], asked, bed, tmp_path)
+    run = run_rows(name, asked, bed, tmp_path)
     assert len(run.rows) == len(asked) > 3
     if name != "short":  # where all lengths are those of the miniature
         assert len({str(dict(row.settings)) for row in run.rows}) == len(asked)
@@ -97,7 +102,7 @@ def test_every_table(bed, place, name, tmp_path):
 
 
 def test_timing(bed, tmp_path):
-    run = run_table("timing", TABLES["timing"], list(miniature("timing")), bed, tmp_path)
+    run = run_rows("timing", list(miniature("timing")), bed, tmp_path)
     assert [row.settings["method"] for row in run.rows] == ["VLAD", "Fisher", "Temb", "VLAT", "FAemb", "F-FAemb"]
     assert all(0 < value < 1e6 for row in run.rows for value in row.measures.values())
     assert {row.settings["method"]: row.published.get(PER_DESCRIPTOR) for row in run.rows} == {
@@ -106,7 +111,7 @@ def test_timing(bed, tmp_path):
 
 
 def test_convergence(bed, tmp_path):
-    run = run_table("convergence", TABLES["convergence"], list(miniature("convergence")), bed, tmp_path)
+    run = run_rows("convergence", list(miniature("convergence")), bed, tmp_path)
     for row in run.rows:
         assert len(row.series) > 2
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(row.series))
@@ -146,23 +151,23 @@ def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bed):
 
 def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):
     asked = list(miniature("binary"))
-    first = run_table("binary", TABLES["binary"], asked[:3], bed, tmp_path)
+    first = run_rows("binary", asked[:3], bed, tmp_path)
     with (tmp_path / JOURNAL).open("a") as file:
         file.write('{"key": "cut sho')
     done, answer = [], Retrieval.answer
     monkeypatch.setattr(Retrieval, "answer", lambda row, bed: done.append(row) or answer(row, bed))
-    whole = run_table("binary", TABLES["binary"], asked, bed, tmp_path)
+    whole = run_rows("binary", asked, bed, tmp_path)
     assert done == asked[3:]
     assert whole.rows[:3] == first.rows
 
 
 def test_another_run_takes_everything_from_the_cache(bed, place, monkeypatch, tmp_path):
     asked = list(miniature("anchors"))[:2]
-    before = run_table("anchors", TABLES["anchors"], asked, bed, tmp_path / "one")
+    before = run_rows("anchors", asked, bed, tmp_path / "one")
     monkeypatch.setattr(Encoder, "fit", lambda *call, **options: pytest.fail("learned again"))
     monkeypatch.setattr(Encoder, "pool", lambda *call, **options: pytest.fail("pooled again"))
     monkeypatch.setattr(HessianAffine, "describe", lambda *call: pytest.fail("extracted again"))
-    again = run_table("anchors", TABLES["anchors"], asked, bed_in(place), tmp_path / "two")
+    again = run_rows("anchors", asked, bed_in(place), tmp_path / "two")
     assert [row.measures for row in again.rows] == [row.measures for row in before.rows]
 
 
@@ -206,7 +211,7 @@ class TestDistractors:
     def test_the_same_as_in_one_ranking(self, place, crowd, bed, monkeypatch, tmp_path, shard, bits):
         monkeypatch.setattr("faemb.benchmark.distractors.SHARD", shard)
         asked = Retrieval({"shard": shard}, tiny(preset("f-faemb-8", rotation=True)), bits=bits)
-        (row,) = run_table("large", TABLES["large"], [asked], self.among(place, crowd), tmp_path).rows
+        (row,) = run_rows("large", [asked], self.among(place, crowd), tmp_path).rows
         together = rendered(tmp_path / "together" / "holidays")
         for path in sorted(crowd.iterdir()):
             name = f"9{path.stem}01.png" if path.stem.isdigit() else "999901.png"  # groups without a query
@@ -226,8 +231,8 @@ class TestDistractors:
             for keep in (4, 8)
         ]
         bed = self.among(place, crowd)
-        run = run_table("large", TABLES["large"], asked, bed, tmp_path / "one")
-        run_table("large", TABLES["large"], asked, bed, tmp_path / "two")
+        run = run_rows("large", asked, bed, tmp_path / "one")
+        run_rows("large", asked, bed, tmp_path / "two")
         assert len(run.rows) == 4
         assert len(seen) <= 1
         assert [used.images for used in run.distractors] == [11]

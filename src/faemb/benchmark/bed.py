@@ -11,7 +11,7 @@ Rows of a table that differ only in the last steps share the others, within a ru
 import hashlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from faemb.benchmark.features import StoredFeatures, extracted
 from faemb.benchmark.run import Used
 from faemb.encoder import Encoder
 from faemb.errors import InputError
-from faemb.features import Extractor
+from faemb.features import Extractor, LocalFeatures
 from faemb.features.folders import find_images
 from faemb.progress import Progress
 from faemb.sets import portions, some
@@ -83,16 +83,17 @@ class Bed:
         return self._extracted(self.dataset.folder, self.dataset.images)
 
     @cached_property
-    def query_sets(self) -> list[np.ndarray]:
-        """Descriptors of each query, inside its box."""
+    def query_features(self) -> list[LocalFeatures]:
+        """Of each query, inside its box."""
         apart = [query.image for query in self.dataset.queries if query.number is None]
         others = dict(zip(apart, range(len(apart)), strict=True))
         stored = self._extracted(self.dataset.folder, apart) if apart else None
-        sets = []
-        for query in self.dataset.queries:
-            features = _features_of(query, self.images, stored, others)
-            sets.append((features if query.box is None else features.inside(query.box)).descriptors)
-        return sets
+        found = [(query, _features_of(query, self.images, stored, others)) for query in self.dataset.queries]
+        return [features if query.box is None else features.inside(query.box) for query, features in found]
+
+    @property
+    def query_sets(self) -> list[np.ndarray]:
+        return [features.descriptors for features in self.query_features]
 
     @cached_property
     def learning_sets(self) -> list[StoredFeatures]:
@@ -118,31 +119,28 @@ class Bed:
         return encoder.to(self.device)
 
     def pooled(self, encoder: Encoder) -> Pooled:
-        """Of learning images, images and queries, by the costly part of this encoder."""
+        """Of learning images, images and queries, by the costly part of this encoder.
+
+        Clipped pooling takes a hundred times as long as exact pooling. Learning images only teach the last steps, and
+        are pooled exactly in its place.
+        """
         stem = stem_of(encoder)
-        folder = self.cache / "pooled" / self.key_of(stem)
-        fitted: list[Encoder] = []
+        fit = cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
 
-        def encode(sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
-            if not fitted:
-                fitted.append(self.fitted(stem))
-            return self._vectors(fitted[0], sets, stage)
+        def vectors(name: str, sets: Sequence[np.ndarray], pooling: str = stem.pooling) -> np.ndarray:
+            path = self.cache / "pooled" / self.key_of(_pooling_by(pooling, stem)) / f"{name.replace(' ', '-')}.npy"
+            return kept(path, lambda: self._vectors(fit(pooling), sets, name.rstrip(" 0123456789")))
 
-        learning = [
-            kept(folder / f"learning-{k}.npy", lambda sets=sets: encode(sets, "learning images"))  # type: ignore[misc]
-            for k, sets in enumerate(self.learning_sets)
-        ]
-        images = kept(folder / "images.npy", lambda: encode(self.images, "images"))
+        taught = "exact" if stem.pooling == "clipped" else stem.pooling
+        learning = [vectors(f"learning images {k}", sets, taught) for k, sets in enumerate(self.learning_sets)]
+        images = vectors("images", self.images)
         numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]
-        if len(numbers) == len(self.dataset.queries):
-            queries = images[numbers]
-        else:
-            queries = kept(folder / "queries.npy", lambda: encode(self.query_sets, "queries"))
+        whole = len(numbers) == len(self.dataset.queries)
+        queries = images[numbers] if whole else vectors("queries", self.query_sets)
         return Pooled(np.concatenate(learning), images, queries)
 
     def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
-        if encoder.whitening is not None and encoder.pooling in ("exact", "gmp"):
-            encoder.whitening.prepare_metric(len(sets))
+        encoder.prepare(len(sets))
         parts, done = [], 0
         for portion in portions(sets):
             self.report(stage, done, len(sets))
@@ -164,15 +162,20 @@ class Bed:
         most = max(1, LEARNING_DESCRIPTORS // total)
         return [some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
 
-    def key_of(self, encoder: Encoder, *more: str) -> str:
+    def key_of(self, encoder: Encoder | None, *more: str) -> str:
         """A name for these settings on these data."""
         return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, *more)
 
-    def _learned_key(self, encoder: Encoder, *more: str) -> str:
+    def _learned_key(self, encoder: Encoder | None, *more: str) -> str:
         """The same for what depends on the learning images alone."""
         learned = [used.checksum for used in self.learned_from]
-        parts = [persistence.fingerprint(encoder), self.extractor.fingerprint, *learned, faemb.__version__, *more]
+        settings = "" if encoder is None else persistence.fingerprint(encoder)
+        parts = [settings, self.extractor.fingerprint, *learned, faemb.__version__, *more]
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=10).hexdigest()
+
+
+def _pooling_by(pooling: str, encoder: Encoder) -> Encoder:
+    return deepcopy(encoder).set_params(pooling=pooling)
 
 
 def stem_of(encoder: Encoder) -> Encoder:

@@ -1,7 +1,8 @@
 """An experiment as a user asks for it: checked before any long work starts, run, reported."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from faemb.benchmark.bed import Bed
@@ -11,10 +12,11 @@ from faemb.benchmark.report import write_report
 from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import run_table
-from faemb.benchmark.tables import LARGE, Choice, TableOf, one, table_named
+from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
 from faemb.errors import InputError, MissingExtraError
-from faemb.features import Extractor
+from faemb.features import CnnMap, CnnTokens, Extractor
 from faemb.progress import Progress
+from faemb.settings import require_whole
 
 _PAPER_DATASETS = {"holidays": "holidays", "oxford": "oxford5k"}
 _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
@@ -34,6 +36,8 @@ class Experiment:
     large: bool = False
     kind: str | None = None
     seed: int = 0
+    seeds: int = 1
+    """This many, from `seed` on: results are their means, with the spread."""
     distractors: tuple[Path, ...] = ()
 
     @property
@@ -60,17 +64,35 @@ def run_experiment(
         dataset = dataset.with_distractors(folder)
     if experiment.table == LARGE and not dataset.distractors:
         raise InputError(f"the table {LARGE} is of images among others; give a folder of them with --distractors")
-    choice = Choice(paper_dataset(dataset), experiment.variant, experiment.seed, experiment.large)
-    if experiment.preset is not None:
-        name, table = experiment.preset, TableOf(f"The preset {experiment.preset}", lambda choice: iter(()), {})
-        asked = [one(experiment.preset, choice, experiment.rotation)]
-    else:
-        name, table = experiment.table or "", table_named(experiment.table or "")
-        asked = list(table.rows(choice))
+    if experiment.table == CNN and dataset.distractors:
+        raise InputError(f"the table {CNN} is without distractors; leave out --distractors")
+    require_whole("seeds", experiment.seeds, 1)
+    name, table = _table(experiment)
+    choices = list(_choices(experiment, dataset))
+    asked = list(zip(*(table.rows(choice) for choice in choices), strict=True))
     bed = Bed(dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress)
-    _require_enough_to_learn_from(asked, sum(len(images) for _, images in bed.learning))
-    run = run_table(name, table, asked, bed, out)
+    _require_enough_to_learn_from(chain(*asked), sum(len(images) for _, images in bed.learning))
+    seeds = {"seeds": ", ".join(str(choice.seed) for choice in choices)}
+    run = run_table(name, table, asked, bed, out, seeds)
     return run, [*write_report(run, out, plots := _plots(run, out)), *plots]
+
+
+def _table(experiment: Experiment) -> tuple[str, TableOf]:
+    if experiment.preset is None:
+        return experiment.table or "", table_named(experiment.table or "")
+    name, rotation = experiment.preset, experiment.rotation
+    return name, TableOf(f"The preset {name}", lambda choice: one(name, choice, rotation), {})
+
+
+def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
+    for seed in range(experiment.seed, experiment.seed + experiment.seeds):
+        yield Choice(
+            dataset=paper_dataset(dataset),
+            variant=experiment.variant,
+            seed=seed,
+            large=experiment.large,
+            maps=isinstance(experiment.extractor, CnnMap | CnnTokens),
+        )
 
 
 def paper_dataset(dataset: Dataset) -> str:
@@ -81,7 +103,7 @@ def paper_dataset(dataset: Dataset) -> str:
     return ""
 
 
-def _require_enough_to_learn_from(asked: Sequence[Asked], images: int) -> None:
+def _require_enough_to_learn_from(asked: Iterable[Asked], images: int) -> None:
     bits = max((row.bits or 0 for row in asked if isinstance(row, Retrieval)), default=0)
     if bits >= images:
         raise InputError(

@@ -1,7 +1,7 @@
 """Local features of the images of an experiment: extracted once per extractor, kept as files, read when needed."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ class StoredFeatures(Sequence[np.ndarray]):
 
     def features(self, place: int) -> LocalFeatures:
         return read_npz(self._files[place])
+
+    def all(self) -> Iterator[LocalFeatures]:
+        return map(read_npz, self._files)
 
 
 def extracted(

@@ -19,6 +19,7 @@ from faemb.benchmark.tabular import (
     gap,
     is_cost,
     measure_names,
+    measured,
     number,
     setting,
     total_seconds,
@@ -86,11 +87,11 @@ def _cells(place: Place, board: Board) -> list[_Cell]:
     """One for each column of numbers."""
     row, measure = place.row, board.measure
     others = [name for name in measure_names([each.row for each in board.places]) if name != measure]
-    main = f"<b>{number(row.measures.get(measure), measure)}</b>{_bar(place, board)}"
+    main = f"<b>{measured(row, measure)}</b>{_bar(place, board)}"
     return [
         _Cell(measure, main, "main"),
         *(_compared(row, measure) if any(measure in each.row.published for each in board.places) else []),
-        *(_Cell(name, number(row.measures.get(name), name)) for name in others),
+        *(_Cell(name, measured(row, name)) for name in others),
         _Cell(TIME, duration(total_seconds(row)) if row.seconds else NOTHING),
         _Cell("run", f'<a href="#run-{place.source.number}">{place.source.number}</a>'),
     ]

@@ -29,19 +29,29 @@ _TIMED, _LEARNED = 2000, 50_000
 class Asked(ABC):
     settings: Mapping[str, Value]
     """What distinguishes the row, for people."""
-    encoder: Encoder
-    published: Mapping[str, float] = field(default_factory=dict)
 
     @abstractmethod
     def answer(self, bed: Bed) -> Row: ...
 
+    @abstractmethod
     def key(self, bed: Bed) -> str:
         """A name for this row on these data."""
-        return bed.key_of(self.encoder, type(self).__name__, json.dumps(dict(self.settings), sort_keys=True))
+
+    def _named(self) -> tuple[str, str]:
+        return type(self).__name__, json.dumps(dict(self.settings), sort_keys=True)
 
 
 @dataclass(frozen=True)
-class Retrieval(Asked):
+class _OfAnEncoder(Asked):
+    encoder: Encoder
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    def key(self, bed: Bed) -> str:
+        return bed.key_of(self.encoder, *self._named())
+
+
+@dataclass(frozen=True)
+class Retrieval(_OfAnEncoder):
     """How well an encoder finds, by vectors or, with `bits`, by binary codes of that length."""
 
     bits: int | None = None
@@ -52,7 +62,7 @@ class Retrieval(Asked):
         middle = time.monotonic()
         last = finishing(self.encoder, pooled)
         vectors = Pooled(*map(last.finish, pooled))
-        score = _scorer(vectors, self.bits)
+        score = _scorer(vectors, self.bits, self.encoder.seed)
         scores, before = score(vectors.images), None
         if bed.dataset.distractors:
             before = counted_before(bed, self.encoder, last.finish, scores, score)
@@ -61,6 +71,7 @@ class Retrieval(Asked):
             measures=measured(bed.dataset, scores, before),
             published=self.published,
             seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
+            encoder=repr(self.encoder),
         )
 
     def key(self, bed: Bed) -> str:
@@ -68,7 +79,7 @@ class Retrieval(Asked):
 
 
 @dataclass(frozen=True)
-class Timing(Asked):
+class Timing(_OfAnEncoder):
     """How long it takes to embed one descriptor, on one core: as a term of a sum, and as a vector of its own."""
 
     def answer(self, bed: Bed) -> Row:
@@ -82,11 +93,12 @@ class Timing(Asked):
             settings={**self.settings, "d": int(x.shape[1]), "D": method.dimension},
             measures={PER_DESCRIPTOR: 1e6 * alone, f"{PER_DESCRIPTOR}, pooled": 1e6 * pooled},
             published=self.published,
+            encoder=repr(self.encoder),
         )
 
 
 @dataclass(frozen=True)
-class Convergence(Asked):
+class Convergence(_OfAnEncoder):
     """The objective of Algorithm 1 after each of its half-steps."""
 
     def answer(self, bed: Bed) -> Row:
@@ -98,6 +110,7 @@ class Convergence(Asked):
             settings={**self.settings, "descriptors": len(x)},
             measures={"objective, first": series[0], "objective, last": series[-1], "half-steps": float(len(series))},
             seconds={"fit": time.monotonic() - start},
+            encoder=repr(self.encoder),
             series=series,
         )
 
@@ -108,11 +121,11 @@ def finishing(encoder: Encoder, pooled: Pooled) -> Encoder:
     return last.fit_rotation(pooled.learning[_shown(pooled.learning)])
 
 
-def _scorer(vectors: Pooled, bits: int | None) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
+def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
     """Similarities of the queries to images, by inner products or by codes that the learning images teach."""
     if bits is None:
         return lambda images: similarities(vectors.queries, images)
-    code = ITQ(bits).fit(vectors.learning[_shown(vectors.learning)])
+    code = ITQ(bits, seed=seed).fit(vectors.learning[_shown(vectors.learning)])
     queries = code.encode(vectors.queries)
 
     def score(images: Float[np.ndarray, "N D"]) -> Scores:

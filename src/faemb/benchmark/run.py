@@ -5,9 +5,10 @@ way its rows lie in rows.jsonl, one line each, so that an interrupted one goes o
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from faemb.errors import FormatError, InputError
@@ -29,10 +30,12 @@ class Row:
     """What the paper has for the same settings, by measure: comparable only if the data are."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage: fit, encode and so on."""
-    fingerprint: str = ""
-    """Of the encoder that was learned."""
+    encoder: str = ""
+    """All of its settings, as Python writes them."""
     series: tuple[float, ...] = ()
     """A curve of its own, such as the objective by iteration."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """Of each measure, the standard deviation over several seeds; the measures are their means then."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Run:
     learning: tuple[Used, ...]
     distractors: tuple[Used, ...]
     settings: Mapping[str, Value]
-    """Common to all rows: features, seed, device."""
+    """Common to all rows: features, seeds, device."""
     versions: Mapping[str, str]
     started: str
     """In UTC, as ISO 8601 has it."""
@@ -88,6 +91,19 @@ class Run:
         return _run(content, path)
 
 
+def averaged(rows: Sequence[Row]) -> Row:
+    """One row of several that differ in their seeds alone: the means, and the spread beside them."""
+    first = rows[0]
+    if len(rows) == 1:
+        return first
+    return replace(
+        first,
+        measures={name: fmean(row.measures[name] for row in rows) for name in first.measures},
+        spread={name: stdev(row.measures[name] for row in rows) for name in first.measures},
+        seconds={name: fmean(row.seconds[name] for row in rows) for name in first.seconds},
+    )
+
+
 def _run(content: Any, path: Path) -> Run:
     if not isinstance(content, dict) or content.pop("version", None) != VERSION:
         raise FormatError(f"{path} was not written by this version of faemb; run the benchmark again")
@@ -117,8 +133,9 @@ def _used(content: Any) -> Used:
 def _row(content: Any) -> Row:
     fields = {**content}
     row = Row(**{**fields, "series": tuple(fields.get("series", ()))})
-    _require_mappings(row, settings=Value, measures=int | float, published=int | float, seconds=int | float)
-    _require(row, str, "fingerprint")
+    number = int | float
+    _require_mappings(row, settings=Value, measures=number, published=number, seconds=number, spread=number)
+    _require(row, str, "encoder")
     if not all(isinstance(value, int | float) for value in row.series):
         raise TypeError("series is not a list of numbers")
     return row

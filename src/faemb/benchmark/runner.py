@@ -14,7 +14,7 @@ import faemb
 from faemb.benchmark.bed import Bed
 from faemb.benchmark.distractors import pool_distractors
 from faemb.benchmark.rows import Asked, Retrieval
-from faemb.benchmark.run import Row, Run, Used, Value
+from faemb.benchmark.run import Row, Run, Used, Value, averaged
 from faemb.benchmark.tables import TableOf
 from faemb.errors import FaembError
 
@@ -22,16 +22,21 @@ JOURNAL = "rows.jsonl"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "opencv-python-headless", "torch", "onnxruntime")
 
 
-def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: Path) -> Run:
-    """All rows; those that an earlier run in this folder has done, on the same data, are taken from there."""
+def run_table(
+    name: str, table: TableOf, asked: Sequence[Sequence[Asked]], bed: Bed, out: Path, settings: Mapping[str, Value]
+) -> Run:
+    """All rows, each asked once or with several seeds.
+
+    Those that an earlier run in this folder has done, on the same data, are taken from there.
+    """
     started, begun = datetime.now(UTC), time.monotonic()
     bed.report("rows", 0, len(asked))
     journal = Journal(out / JOURNAL, bed)
     if bed.dataset.distractors:
-        pool_distractors(bed, [row.encoder for row in asked if isinstance(row, Retrieval)])
+        pool_distractors(bed, [each.encoder for same in asked for each in same if isinstance(each, Retrieval)])
     rows = []
-    for done, each in enumerate(asked, 1):
-        rows.append(journal.row(each) or journal.keep(each, each.answer(bed)))
+    for done, same in enumerate(asked, 1):
+        rows.append(averaged([journal.row(each) or journal.keep(each, each.answer(bed)) for each in same]))
         bed.report("rows", done, len(asked))
     return Run(
         table=name,
@@ -41,7 +46,7 @@ def run_table(name: str, table: TableOf, asked: Sequence[Asked], bed: Bed, out: 
         labels=bed.checked.labels,
         learning=bed.learned_from,
         distractors=_distractors(bed),
-        settings=_common(bed),
+        settings={"features": repr(bed.extractor), "device": bed.device, **settings},
         versions=_versions(),
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - begun,
@@ -92,10 +97,6 @@ def _distractors(bed: Bed) -> tuple[Used, ...]:
         return ()
     names = ", ".join(folder.resolve().name for folder in bed.dataset.distractors)
     return (Used(names, bed.checked.distractors.files, bed.checked.distractors.checksum),)
-
-
-def _common(bed: Bed) -> Mapping[str, Value]:
-    return {"features": repr(bed.extractor), "device": bed.device}
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from faemb.benchmark.baselines import POOLINGS, Baseline
 from faemb.benchmark.published import results
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
 from faemb.benchmark.run import Value
@@ -31,6 +32,8 @@ class Choice:
     seed: int = 0
     large: bool = False
     """Rows of some 16,000 dimensions too, which take hours without a GPU."""
+    maps: bool = False
+    """Features are cells of a network's maps, which SPoC and R-MAC pool."""
     adapt: Callable[[Encoder], Encoder] = lambda encoder: encoder
     """What is done to every encoder of the table, such as making it small."""
 
@@ -138,7 +141,26 @@ def convergence(choice: Choice) -> Iterator[Asked]:
             yield Convergence({"method": METHODS[family], "n": 8, "mu": mu}, encoder)
 
 
-LARGE = "large"
+def cnn(choice: Choice) -> Iterator[Asked]:
+    """Features of a network; the paper's are of patches, and its F-FAemb has its rotation normalisation always."""
+    for method in POOLINGS if choice.maps else ():
+        for length in (256, 512):
+            numbers = _published("cnn", choice, method=method, D=length)
+            yield Baseline({"method": method}, method, length, numbers)
+    for width in (32, 45):
+        for rotation in (False, True):
+            encoder = _preset("f-faemb-8", choice, rotation=rotation).set_params(projection__dimension=width)
+            numbers = _published("cnn", choice, method="F-FAemb", D=7245) if width == 45 and rotation else {}
+            yield Retrieval({"method": _with_rn("F-FAemb", rotation), "d": width}, encoder, numbers)
+    for length in (4096, 2048, 512, 256):
+        encoder = _preset("f-faemb-8", choice, rotation=True, keep=length)
+        numbers = _published("cnn", choice, method="F-FAemb", D=length)
+        yield Retrieval({"method": "F-FAemb +RN", "d": 45}, encoder, numbers)
+
+
+LARGE, CNN = "large", "cnn"
+SCALES = (1.0, 0.6)
+"""Of images, as the table of CNN features looks at them."""
 
 TABLES = {
     "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
@@ -147,6 +169,7 @@ TABLES = {
     "short": TableOf("Short vectors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     LARGE: TableOf("Short vectors among distractors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),
+    CNN: TableOf("Features of a network", cnn, {}),
     "timing": TableOf("Time to embed a local descriptor, on one core", timing, {}),
     "convergence": TableOf("Convergence of Algorithm 1", convergence, {"series": "objective"}),
     "ablation": TableOf("Where the paper and the released code disagree", ablation, {}),
@@ -159,9 +182,9 @@ def table_named(name: str) -> TableOf:
     return TABLES[name]
 
 
-def one(name: str, choice: Choice, rotation: bool) -> Asked:
+def one(name: str, choice: Choice, rotation: bool) -> Iterator[Asked]:
     """A single preset."""
-    return Retrieval({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
+    yield Retrieval({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
 
 
 def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any) -> Encoder:

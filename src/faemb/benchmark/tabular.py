@@ -72,6 +72,12 @@ def number(value: float | None, measure: str, sign: str = "") -> str:
     return f"{value:{sign}z,.{decimals}f}" if fits else f"{value:.2e}"
 
 
+def measured(row: Row, measure: str) -> str:
+    """The number, with its spread where there were several seeds."""
+    value = number(row.measures.get(measure), measure)
+    return f"{value} ± {number(row.spread[measure], measure)}" if measure in row.spread else value
+
+
 def setting(value: Value | None) -> str:
     if value is None:
         return NOTHING
@@ -98,7 +104,7 @@ def _setting(name: str, rows: Sequence[Row]) -> Column:
 
 
 def _measure(name: str, rows: Sequence[Row]) -> list[Column]:
-    ours = Column(name, tuple(number(row.measures.get(name), name) for row in rows))
+    ours = Column(name, tuple(measured(row, name) for row in rows))
     if not any(name in row.published for row in rows):
         return [ours]
     paper = tuple(number(row.published.get(name), name) for row in rows)

@@ -9,7 +9,6 @@ import typer
 from faemb.cli.console import Live, print_json, print_table, result
 from faemb.cli.options import (
     AsJson,
-    Detector,
     Jobs,
     MaxFeatures,
     Network,
@@ -18,7 +17,7 @@ from faemb.cli.options import (
     chosen_extractor,
 )
 
-TABLE_HELP = "embeddings, anchors, sota, short, large, binary, timing, convergence or ablation."
+TABLE_HELP = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation."
 SHOWN = 5
 """Missing names that are printed; --json has them all."""
 
@@ -47,8 +46,16 @@ def benchmark(
         "runs/cache"
     ),
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="So many seeds, one after the other: results are means, with their spread.", metavar="N")
+    ] = 1,
     device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU.", metavar="NAME")] = "cpu",
-    detector: Detector = "hessian-affine",
+    detector: Annotated[
+        str | None,
+        typer.Option(
+            help="hessian-affine; or, with a network, patches, map or tokens (for the table cnn: map).", metavar="NAME"
+        ),
+    ] = None,
     network: Network = None,
     max_features: MaxFeatures = None,
     jobs: Jobs = None,
@@ -73,8 +80,9 @@ def benchmark(
         large=large,
         kind=kind,
         seed=seed,
+        seeds=seeds,
         distractors=tuple(distractors or ()),
-        extractor=chosen_extractor(detector, network, max_features, False, None),
+        extractor=_extractor(table, detector, network, max_features),
     )
     folder = out or Path("runs") / experiment.name
     with Live(quiet) as progress:
@@ -86,6 +94,21 @@ def benchmark(
 
         print_table(terminal_table(run))
         result(f"written to {', '.join(map(str, written))}")
+
+
+def _extractor(table: str | None, detector: str | None, network: Path | None, max_features: int | None) -> Any:
+    from faemb.benchmark.tables import CNN, SCALES
+    from faemb.errors import InputError
+    from faemb.features import CnnMap
+
+    if table != CNN:
+        return chosen_extractor(detector or "hessian-affine", network, max_features, False, None)
+    if network is None:
+        raise InputError(f"the table {CNN} needs a network; give its .onnx file with --network")
+    extractor = chosen_extractor(detector or "map", network, max_features, False, None)
+    if isinstance(extractor, CnnMap) and extractor.network.input_size is None:
+        extractor.scales = SCALES
+    return extractor
 
 
 def datasets(

@@ -107,6 +107,13 @@ class Embedded:
         alive = [(a != 0) & off_anchor if term.order else a != 0 for term, a in zip(self._terms, self._a, strict=True)]
         return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
 
+    def speaking(self) -> Bool[Array, "*B N n"]:
+        """Which anchors a descriptor has a coefficient for: elsewhere its row of Phi is zero."""
+        spoken = self._a[0] != 0
+        for a in self._a[1:]:
+            spoken = spoken | (a != 0)
+        return self._out(spoken)
+
     def _divided_by_length(self, a: Float[Array, "B N n"], order: int) -> Float[Array, "B N n"]:
         """a / |r|^order, and 0 where the descriptor sits on the anchor: it has no direction from there."""
         if order == 0:

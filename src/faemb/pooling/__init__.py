@@ -43,7 +43,7 @@ def weights(
         solved = democratic(gram.times, gram.votes, like_x=like_x, tolerance=tolerance)
         return solved.weights, solved.ridge
     if pooling == "clipped":
-        return sinkhorn(gram.rows(), gram.votes), none
+        return sinkhorn(gram.kernel(), gram.votes), none
     if pooling == "gmp":
         return generalised_max(gram.times, gram.votes, like_x=like_x), none
     return namespace(like_x).astype(gram.real, like_x.dtype), none

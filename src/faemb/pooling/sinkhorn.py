@@ -9,11 +9,11 @@ from jaxtyping import Bool, Float
 from faemb.arrays import Array, namespace
 
 
-def sinkhorn(rows: Float[Array, "B N Dw"], votes: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
+def sinkhorn(kernel: Float[Array, "B N N"], votes: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
     """l := l / sqrt(l * (max(K, 0) l)), so many times."""
-    xp = namespace(rows)
-    mask = xp.astype(votes, rows.dtype)
-    kernel = xp.clip(rows @ xp.matrix_transpose(rows), min=0)
+    xp = namespace(kernel)
+    mask = xp.astype(votes, kernel.dtype)
+    kernel = xp.clip(kernel, min=0)
     weights = mask
     for _ in range(iterations):
         product = weights * (kernel @ weights[..., None])[..., 0]

@@ -1,0 +1,77 @@
+"""SPoC and R-MAC on a benchmark: one vector per image from the very maps whose locations are embedded elsewhere.
+
+The map is put together again from the stored local features, so that a network sees each image once, and the box of a
+query selects cells as it selects features.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.benchmark.bed import Bed
+from faemb.benchmark.rows import Asked
+from faemb.benchmark.run import Row
+from faemb.benchmark.scoring import measured, similarities
+from faemb.features import LocalFeatures
+from faemb.features.cnn import rmac, spoc
+from faemb.normalise import unit_length
+from faemb.rotation import Rotation
+
+POOLINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"SPoC": spoc, "R-MAC": rmac}
+
+
+@dataclass(frozen=True)
+class Baseline(Asked):
+    """One of `POOLINGS`, PCA-whitened to `length` components that the learning images teach."""
+
+    pooling: str
+    length: int
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    def key(self, bed: Bed) -> str:
+        return bed.key_of(None, *self._named(), self.pooling, str(self.length))
+
+    def answer(self, bed: Bed) -> Row:
+        start = time.monotonic()
+        learning = np.concatenate([self._vectors(stored.all()) for stored in bed.learning_sets])
+        images, queries = self._vectors(bed.images.all()), self._vectors(bed.query_features)
+        middle = time.monotonic()
+        axes = Rotation("whiten", max_axes=self.length).fit(learning[np.any(learning != 0, axis=1)])
+        length = min(self.length, len(axes.axes_))
+        scores = similarities(_shortened(axes, queries, length), _shortened(axes, images, length))
+        return Row(
+            settings={**self.settings, "D": length},
+            measures=measured(bed.dataset, scores),
+            published=self.published,
+            seconds={"pool": middle - start, "finish and search": time.monotonic() - middle},
+            encoder=f"{self.pooling}, {axes!r}",
+        )
+
+    def _vectors(self, images: Iterable[LocalFeatures]) -> Float[np.ndarray, "N d"]:
+        pool = POOLINGS[self.pooling]
+        return np.stack([pool(map_of(features)) for features in images])
+
+
+def map_of(features: LocalFeatures) -> Float[np.ndarray, "d h w"]:
+    """The map as it left the network at its finest scale, or the cells of it that were selected.
+
+    Scores are the lengths that vectors had; a cell that is missing excited nothing.
+    """
+    if len(features) == 0:
+        return np.zeros((features.descriptors.shape[1], 1, 1), np.float32)
+    halves = features.frames[:, [2, 5]].astype(np.float64)
+    finest = features.select(halves[:, 0] <= halves[:, 0].min() * 1.001)
+    columns, rows = np.rint((finest.centres + 0.5) / (2 * halves.min(axis=0)) - 0.5).astype(int).T
+    columns, rows = columns - columns.min(), rows - rows.min()
+    cells = np.zeros((finest.descriptors.shape[1], rows.max() + 1, columns.max() + 1), np.float32)
+    lengths = np.linalg.norm(finest.descriptors, axis=1)
+    cells[:, rows, columns] = (finest.descriptors * (finest.scores / np.where(lengths > 0, lengths, 1))[:, None]).T
+    return cells
+
+
+def _shortened(axes: Rotation, vectors: Float[np.ndarray, "N d"], length: int) -> Float[np.ndarray, "N k"]:
+    """Of unit length; zero stays zero, though a mean is subtracted from the others."""
+    return np.where(np.any(vectors != 0, axis=1, keepdims=True), unit_length(axes.leading(vectors, length)), 0)
