@@ -112,7 +112,7 @@ class Bed:
         if path.exists():
             encoder = Encoder.load(path)
         else:
-            encoder = deepcopy(stem).fit(self._sample(stem.seed), progress=self.report)
+            encoder = deepcopy(stem).to(self.device).fit(self._sample(stem.seed), progress=self.report)
             path.parent.mkdir(parents=True, exist_ok=True)
             encoder.save(path)
         encoder.pooling = stem.pooling

@@ -99,28 +99,39 @@ def binary(choice: Choice) -> Iterator[Asked]:
 
 
 def ablation(choice: Choice) -> Iterator[Asked]:
-    """F-FAemb-8 as the paper has it, then each disagreement with the released code in turn, then all of them."""
+    """F-FAemb-8 as the paper has it but for k-means anchors; each point on which the released code differs in turn."""
     paper, released = VARIANTS["paper"], VARIANTS["released"]
+    half = 45 * 46 // 4
     steps: dict[str, dict[str, Any]] = {
-        "the paper": {},
-        "descriptors of unit length before PCA": {"projection__unit_before": released.unit_before},
+        "the paper, k-means anchors": {},
+        "anchors by Algorithm 1": {"embedding__anchors": paper.anchors, "embedding__mu": paper.fast_mu},
+        "mu 1e-3": {"embedding__mu": 1e-3},
+        "best of five k-means": {"embedding__restarts": released.restarts},
+        "descriptors centred, of unit length before PCA": {"projection__unit_before": released.unit_before},
         "descriptors of unit length after PCA": {"projection__unit_after": released.unit_after},
         "residuals of unit length": {"embedding__unit_residuals": released.unit_residuals},
-        "k-means anchors": {"embedding__anchors": released.anchors, "embedding__restarts": released.restarts},
-        "k-means anchors, mu 1e-2": {"embedding__anchors": released.anchors, "embedding__mu": released.fast_mu},
         "no floor, last 128 eigenvalues raised": {
             "whitening__floor": released.floor,
             "whitening__raise_last": released.raise_last,
         },
         "truncation after aggregation, twice as much": {"whitening__discard": 0, "discard_after": 45 * 46},
         "no truncation": {"whitening__discard": 0},
+        "half the truncation": {"whitening__discard": half},
         "power law after rotation": {"rotation": Rotation(released.rotation), "order": released.order},
         "+RN by whitening": {"rotation": Rotation(paper.rotation)},
         "+RN by rotation": {"rotation": Rotation(released.rotation)},
+        "first-order terms too": {"embedding__linear_scale": 1.0},
+        "25 descriptors per dimension": {"whitening_rows": 25.0},
+        "half the truncation, all to unit length, 25 descriptors": {
+            "projection__unit_after": True,
+            "embedding__unit_residuals": True,
+            "whitening__discard": half,
+            "whitening_rows": 25.0,
+        },
     }
     for what, changes in steps.items():
-        encoder = preset("f-faemb-8", "paper").set_params(**changes)
-        yield Retrieval({"with": what}, _seeded(encoder, choice))
+        encoder = preset("f-faemb-8", "paper").set_params(embedding__anchors="kmeans", embedding__mu=1e-2)
+        yield Retrieval({"with": what}, _seeded(encoder.set_params(**changes), choice))
     yield Retrieval({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
 
 

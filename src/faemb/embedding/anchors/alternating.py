@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
-_ROWS = 8192
+_ROWS = 2048
 _SMOOTHING = 0.1
 
 
@@ -95,24 +95,34 @@ class AnchorProblem:
     _remembered: tuple[np.ndarray, np.ndarray] | None = field(default=None, init=False)
 
     def value(self, v: Float[np.ndarray, "n d"]) -> float:
-        error = self.x - self.coefficients @ v
-        lengths = np.stack([np.abs(self.x - anchor).sum(1) for anchor in v], axis=1)
-        bound = np.sum(self.penalties * lengths ** (self.order + 1))
-        return float(0.5 * np.sum(error * error) + 0.5 * self.mu * bound) / len(self.x)
+        total = 0.0
+        for rows in self._parts:
+            x = self.x[rows]
+            error = x - self.coefficients[rows] @ v
+            lengths = np.stack([np.abs(x - anchor).sum(1) for anchor in v], axis=1)
+            bound = np.sum(self.penalties[rows] * lengths ** (self.order + 1))
+            total += 0.5 * float(np.sum(error * error) + self.mu * bound)
+        return total / len(self.x)
 
     def gradient(self, v: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """-G'(x - G V) from the reconstruction, -mu/2 (k+1) p |r|_1^k sign(r) from the bound."""
         fit = self.coefficients.T @ (self.coefficients @ v - self.x)
-        bound = np.empty_like(v)
-        for j, anchor in enumerate(v):
-            r = self.x - anchor
-            bound[j] = (self.penalties[:, j] * np.abs(r).sum(1) ** self.order) @ np.sign(r)
+        bound = np.zeros_like(v)
+        for rows in self._parts:
+            for j, anchor in enumerate(v):
+                r = self.x[rows] - anchor
+                bound[j] += (self.penalties[rows, j] * np.abs(r).sum(1) ** self.order) @ np.sign(r)
         return (fit - 0.5 * self.mu * (self.order + 1) * bound) / len(self.x)
 
     def curvature(self, v: Float[np.ndarray, "n d"], step: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
         """The Hessian times `step`."""
         blocks = self._bound_hessian(v)
         return self._fit_hessian @ step + (blocks @ step[..., None])[..., 0]
+
+    @cached_property
+    def _parts(self) -> list[slice]:
+        """Few rows at a time: what is computed of them stays near the core."""
+        return [slice(start, start + _ROWS) for start in range(0, len(self.x), _ROWS)]
 
     @cached_property
     def radius(self) -> float:
@@ -140,9 +150,9 @@ class AnchorProblem:
     def _block(self, j: int, anchor: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:
         d, k = len(anchor), self.order
         block = np.zeros((d, d))
-        for start in range(0, len(self.x), _ROWS):
-            r = self.x[start : start + _ROWS] - anchor
-            length, penalty = np.abs(r).sum(1), self.penalties[start : start + _ROWS, j]
+        for rows in self._parts:
+            r = self.x[rows] - anchor
+            length, penalty = np.abs(r).sum(1), self.penalties[rows, j]
             signs = np.sign(r)
             block += (signs * (k * penalty * length ** (k - 1))[:, None]).T @ signs
             near = (np.abs(r) < self._half_width) / self._half_width
