@@ -203,3 +203,11 @@ def test_the_files_are_written_into_a_folder_that_is_made(tmp_path: Path) -> Non
 def test_names_that_are_no_text_can_be_reported(tmp_path: Path) -> None:
     write_report(run(dataset=Used("\udcff", 1, "")), tmp_path)
     assert "?: 1 images" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_spread_of_several_seeds_stands_beside_the_mean():
+    mean = replace(row("FAemb", 8, 73.04, 72.7), spread={"mAP": 0.36})
+    alone = row("FAemb", 16, 74.0)
+    column = next(column for column in columns(run(mean, alone)) if column.name == "mAP")
+    assert column.cells == ("73.0 ± 0.4", "74.0")
+    assert "73.0 ± 0.4" in markdown(run(mean, alone))

@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made_up_runs import HOSTILE, row, run
 
-from faemb.benchmark.run import FILE, Run, Used
+from faemb.benchmark.run import FILE, Run, Used, averaged
 from faemb.errors import FormatError, InputError
 
 
@@ -67,3 +68,12 @@ def test_parts_of_rows_of_the_wrong_kind_are_refused(tmp_path: Path, part: str, 
     (tmp_path / FILE).write_text(json.dumps(content))
     with pytest.raises(FormatError, match="is damaged"):
         Run.load(tmp_path)
+
+
+def test_several_seeds_make_one_row_of_means_and_spreads():
+    rows = [row("FAemb", 8, score) for score in (70.0, 72.0, 77.0)]
+    mean = averaged(rows)
+    assert mean.measures == {"mAP": pytest.approx(73.0)}
+    assert mean.spread == {"mAP": pytest.approx(np.std([70.0, 72.0, 77.0], ddof=1))}
+    assert mean.settings == rows[0].settings
+    assert averaged(rows[:1]) is rows[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from rendered import rendered, tiny
 
 from faemb import Encoder
 from faemb.benchmark import distractors
@@ -24,37 +25,12 @@ from faemb.features import HessianAffine
 from faemb.presets import preset
 from pictures import blank, pictures, pixels
 
-SCENES, VIEWS = 6, 3
 EXTRACTOR = HessianAffine(max_features=60)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def in_one_thread(one_thread: None) -> None:
     """All that is computed here is small."""
-
-
-def tiny(encoder: Encoder) -> Encoder:
-    """The same settings on few dimensions with few anchors."""
-    encoder.set_params(embedding__n_anchors=2, projection__dimension=6, whitening_rows=200, whitening__discard=0)
-    if hasattr(encoder.embedding, "restarts"):
-        encoder.embedding.restarts = 1
-    encoder.whitening.raise_last, encoder.discard_after = (
-        min(encoder.whitening.raise_last, 2),
-        min(encoder.discard_after, 2),
-    )
-    return encoder
-
-
-def rendered(folder: Path) -> Path:
-    """Scenes in a few views each, named as Holidays are."""
-    folder.mkdir(parents=True)
-    for scene in range(SCENES):
-        image = pixels(scene, (160, 120))
-        for view in range(VIEWS):
-            shear = np.float32([[1, 0.04 * view, 0], [0.03 * view, 1, 0]])
-            shown = cv2.warpAffine(image, shear, (160, 120), borderMode=cv2.BORDER_REFLECT)
-            cv2.imwrite(str(folder / f"{1000 + scene}{view:02}.png"), shown)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +61,7 @@ def run_rows(name: str, asked: list[Asked], bed: Bed, out: Path) -> Run:
     return run_table(name, TABLES[name], [[each] for each in asked], bed, out, {})
 
 
-RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence", "large")]
+RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence", "large", "cnn")]
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
@@ -147,6 +123,47 @@ def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bed):
     plain, turned = tiny(preset("f-faemb-8")), tiny(preset("f-faemb-8", rotation=True, power=0.7, keep=5))
     assert bed.key_of(stem_of(plain)) == bed.key_of(stem_of(turned))
     assert bed.key_of(stem_of(plain)) != bed.key_of(stem_of(tiny(preset("f-faemb-8", pooling="sum"))))
+
+
+class TestSeeds:
+    def test_rows_are_means_of_what_each_seed_gives(self, place, tmp_path, monkeypatch):
+        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *said, **more: tiny(preset(*said, **more)))
+        said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=3, seed=5)
+        run, _ = run_experiment(said, tmp_path / "all", place / "cache", jobs=1)
+        assert run.settings["seeds"] == "5, 6, 7"
+        alone = [
+            run_experiment(replace(said, seeds=1, seed=seed), tmp_path / str(seed), place / "cache", jobs=1)[0].rows[0]
+            for seed in (5, 6, 7)
+        ]
+        scores = [row.measures["mAP"] for row in alone]
+        assert len(set(scores)) > 1
+        assert run.rows[0].measures["mAP"] == pytest.approx(np.mean(scores))
+        assert run.rows[0].spread["mAP"] == pytest.approx(np.std(scores, ddof=1))
+        assert Run.load(tmp_path / "all") == run
+
+    def test_at_least_one(self, place, tmp_path):
+        said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=0)
+        with pytest.raises(InputError, match="seeds is 0"):
+            run_experiment(said, tmp_path / "out", tmp_path / "cache")
+        assert not list(tmp_path.iterdir())
+
+
+def test_rotation_of_clipped_pooling_is_learned_from_exactly_pooled_images(bed):
+    clipped = bed.pooled(tiny(preset("f-faemb-8", pooling="clipped")))
+    exact = bed.pooled(tiny(preset("f-faemb-8", pooling="exact")))
+    np.testing.assert_array_equal(clipped.learning, exact.learning)
+    assert np.abs(clipped.images - exact.images).max() > 1e-3
+
+
+def test_learned_and_pooled_on_a_device(place, tmp_path):
+    """The device is used to learn as well; PyTorch on the CPU stands for a GPU."""
+    pytest.importorskip("torch")
+    encoder = tiny(preset("f-faemb-8"))
+    here = Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+    there = Bed(here.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1, device="torch:cpu")
+    score = Retrieval({}, encoder).answer(there).measures["mAP"]
+    assert "torch" in type(there.fitted(stem_of(encoder)).embedding.anchors_).__module__
+    assert score == pytest.approx(Retrieval({}, encoder).answer(here).measures["mAP"], abs=3)
 
 
 def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):

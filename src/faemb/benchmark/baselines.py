@@ -7,6 +7,7 @@ query selects cells as it selects features.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +22,7 @@ from faemb.normalise import unit_length
 from faemb.rotation import Rotation
 
 POOLINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"SPoC": spoc, "R-MAC": rmac}
+Vectors = Float[np.ndarray, "N d"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Baseline(Asked):
     def answer(self, bed: Bed) -> Row:
         start = time.monotonic()
         learning = np.concatenate([self._vectors(stored.all()) for stored in bed.learning_sets])
-        images, queries = self._vectors(bed.images.all()), self._vectors(bed.query_features)
+        boxed = [query.box is not None for query in bed.dataset.queries]
+        images, queries = self._vectors(bed.images.all()), self._vectors(bed.query_features, boxed)
         middle = time.monotonic()
         axes = Rotation("whiten", max_axes=self.length).fit(learning[np.any(learning != 0, axis=1)])
         length = min(self.length, len(axes.axes_))
@@ -50,28 +53,31 @@ class Baseline(Asked):
             encoder=f"{self.pooling}, {axes!r}",
         )
 
-    def _vectors(self, images: Iterable[LocalFeatures]) -> Float[np.ndarray, "N d"]:
+    def _vectors(self, images: Iterable[LocalFeatures], boxed: Iterable[bool] = repeat(False)) -> Vectors:
         pool = POOLINGS[self.pooling]
-        return np.stack([pool(map_of(features)) for features in images])
+        return np.stack([pool(map_of(features, part=part)) for features, part in zip(images, boxed, strict=False)])
 
 
-def map_of(features: LocalFeatures) -> Float[np.ndarray, "d h w"]:
-    """The map as it left the network at its finest scale, or the cells of it that were selected.
+def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, "d h w"]:
+    """The map as it left the network at its finest scale; or the part of it that these features fill.
 
     Scores are the lengths that vectors had; a cell that is missing excited nothing.
     """
     if len(features) == 0:
         return np.zeros((features.descriptors.shape[1], 1, 1), np.float32)
-    halves = features.frames[:, [2, 5]].astype(np.float64)
-    finest = features.select(halves[:, 0] <= halves[:, 0].min() * 1.001)
-    columns, rows = np.rint((finest.centres + 0.5) / (2 * halves.min(axis=0)) - 0.5).astype(int).T
-    columns, rows = columns - columns.min(), rows - rows.min()
-    cells = np.zeros((finest.descriptors.shape[1], rows.max() + 1, columns.max() + 1), np.float32)
+    sides = 2 * features.frames[:, [2, 5]].astype(np.float64)
+    finest = features.select(sides[:, 0] <= 1.001 * sides[:, 0].min())
+    side = sides.min(axis=0)
+    size = np.rint(np.array(features.image_size) / side).astype(int)
+    columns, rows = np.rint((finest.centres + 0.5) / side - 0.5).astype(int).T
     lengths = np.linalg.norm(finest.descriptors, axis=1)
+    cells = np.zeros((finest.descriptors.shape[1], size[1], size[0]), np.float32)
     cells[:, rows, columns] = (finest.descriptors * (finest.scores / np.where(lengths > 0, lengths, 1))[:, None]).T
-    return cells
+    if not part:
+        return cells
+    return cells[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
 
 
-def _shortened(axes: Rotation, vectors: Float[np.ndarray, "N d"], length: int) -> Float[np.ndarray, "N k"]:
+def _shortened(axes: Rotation, vectors: Vectors, length: int) -> Float[np.ndarray, "N k"]:
     """Of unit length; zero stays zero, though a mean is subtracted from the others."""
     return np.where(np.any(vectors != 0, axis=1, keepdims=True), unit_length(axes.leading(vectors, length)), 0)

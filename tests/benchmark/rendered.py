@@ -1,0 +1,35 @@
+"""A benchmark of rendered views, and encoders small enough for it."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from faemb import Encoder
+from pictures import pixels
+
+SCENES, VIEWS = 6, 3
+
+
+def tiny(encoder: Encoder) -> Encoder:
+    """The same settings on few dimensions with few anchors."""
+    encoder.set_params(embedding__n_anchors=2, projection__dimension=6, whitening_rows=200, whitening__discard=0)
+    if hasattr(encoder.embedding, "restarts"):
+        encoder.embedding.restarts = 1
+    encoder.whitening.raise_last, encoder.discard_after = (
+        min(encoder.whitening.raise_last, 2),
+        min(encoder.discard_after, 2),
+    )
+    return encoder
+
+
+def rendered(folder: Path) -> Path:
+    """Scenes in a few views each, named as Holidays are."""
+    folder.mkdir(parents=True)
+    for scene in range(SCENES):
+        image = pixels(scene, (160, 120))
+        for view in range(VIEWS):
+            shear = np.float32([[1, 0.04 * view, 0], [0.03 * view, 1, 0]])
+            shown = cv2.warpAffine(image, shear, (160, 120), borderMode=cv2.BORDER_REFLECT)
+            cv2.imwrite(str(folder / f"{1000 + scene}{view:02}.png"), shown)
+    return folder

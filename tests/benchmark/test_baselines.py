@@ -1,0 +1,125 @@
+"""SPoC and R-MAC on a benchmark, from stored features: the same vectors as from the map itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+from rendered import rendered, tiny
+
+from cnn_networks import cells, network, picture, program
+from faemb.benchmark.baselines import Baseline, map_of
+from faemb.benchmark.bed import Bed
+from faemb.benchmark.command import Experiment, run_experiment
+from faemb.benchmark.datasets import open_dataset
+from faemb.benchmark.runner import run_table
+from faemb.benchmark.tables import CNN, TABLES, Choice
+from faemb.errors import InputError
+from faemb.features import CnnMap, LocalFeatures
+from faemb.features.cnn import rmac, spoc
+from faemb.normalise import unit_length
+from faemb.rotation import Rotation
+from pictures import pictures
+
+CHANNELS = 12
+
+
+def filters() -> onnx.ModelProto:
+    """Random filters of 8 x 8 pixels, side by side."""
+    kernel = np.random.default_rng(5).standard_normal((CHANNELS, 3, 8, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["image", "kernel"], ["filtered"], strides=[8, 8]),
+        helper.make_node("Relu", ["filtered"], ["features"]),
+    ]
+    return program(nodes, weights={"kernel": kernel})
+
+
+EXTRACTOR = CnnMap(network(filters(), multiple=8, mean=127.5), scales=(1.0, 0.6))
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory) -> Bed:
+    place = tmp_path_factory.mktemp("cnn")
+    rendered(place / "holidays")
+    pictures(place / "learning", range(100, 140), (160, 120))
+    return Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+
+
+@pytest.mark.parametrize("size", [(96, 72), (64, 64), (101, 67), (200, 64)])
+@pytest.mark.parametrize("unit", [True, False])
+def test_the_map_of_stored_features_is_that_of_the_network(rng, size, unit):
+    image = picture(rng, *size)
+    image[:20] = 0  # cells without a vector
+    extractor = CnnMap(network(cells(8), multiple=8), scales=(0.6, 1.0), unit_length=unit)
+    np.testing.assert_allclose(map_of(extractor.extract(image)), extractor.map(image), atol=1e-5)
+
+
+def test_a_part_of_the_map(rng):
+    image = picture(rng, 96, 72)
+    extractor = CnnMap(network(cells(8), multiple=8))
+    selected = extractor.extract(image).inside((16, 8, 47, 39))
+    np.testing.assert_allclose(map_of(selected, part=True), extractor.map(image)[:, 1:5, 2:6], atol=1e-5)
+
+
+def test_an_image_without_features_has_an_empty_map():
+    nothing = map_of(LocalFeatures.none(CHANNELS, (64, 64)))
+    assert nothing.shape == (CHANNELS, 1, 1)
+    assert not spoc(nothing).any()
+    assert not rmac(nothing).any()
+
+
+@pytest.mark.parametrize(("name", "pool"), [("SPoC", spoc), ("R-MAC", rmac)])
+def test_a_row_step_by_step(bed, name, pool):
+    row = Baseline({"method": name}, name, 5).answer(bed)
+    learning = np.stack([pool(EXTRACTOR.map(path)) for path in bed.learning[0][1]])
+    images = np.stack([pool(EXTRACTOR.map(path)) for path in bed.dataset.images])
+    vectors = unit_length(Rotation("whiten").fit(learning).transform(images)[:, :5])
+    found = []
+    for query in bed.dataset.queries:
+        order = np.argsort(-vectors @ vectors[query.number], kind="stable")
+        order = order[order != query.number]
+        places = np.flatnonzero(np.isin(order, query.relevant))
+        rank = np.arange(len(places))
+        before = np.where(places > 0, rank / np.maximum(places, 1), 1.0)
+        found.append(np.sum(before + (rank + 1) / (places + 1)) / (2 * len(query.relevant)))
+    assert row.settings["D"] == 5
+    assert row.measures["mAP"] == pytest.approx(100 * np.mean(found), abs=0.01)
+
+
+def test_no_more_components_than_images_can_teach(bed):
+    assert Baseline({}, "SPoC", 500).answer(bed).settings["D"] == CHANNELS
+
+
+def test_the_table(bed, tmp_path):
+    asked = [[row] for row in TABLES[CNN].rows(Choice("holidays", maps=True, adapt=tiny))]
+    run = run_table(CNN, TABLES[CNN], asked, bed, tmp_path, {})
+    assert [row.settings["method"] for row in run.rows[:4]] == ["SPoC", "SPoC", "R-MAC", "R-MAC"]
+    assert run.rows[0].published == {"mAP": 80.2}
+    assert [row.published["mAP"] for row in run.rows if row.settings["method"] == "F-FAemb +RN" and row.published] == [
+        86.0, 85.4, 83.5, 78.1, 74.0,
+    ]  # fmt: skip
+    assert max(row.measures["mAP"] for row in run.rows) > 50
+
+
+def test_patches_have_no_map_to_pool():
+    rows = list(TABLES[CNN].rows(Choice("holidays", maps=False)))
+    assert not any(isinstance(row, Baseline) for row in rows)
+    assert rows
+
+
+def test_keys_tell_rows_apart(bed):
+    one = Baseline({"method": "SPoC"}, "SPoC", 5)
+    assert len({one.key(bed), replace(one, length=6).key(bed), replace(one, pooling="R-MAC").key(bed)}) == 3
+
+
+def test_without_distractors(bed, tmp_path):
+    experiment = Experiment(
+        bed.dataset.folder, (bed.learning[0][0],), EXTRACTOR, table=CNN, distractors=(bed.learning[0][0],)
+    )
+    with pytest.raises(InputError, match="is without distractors"):
+        run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
+
+
+def test_the_encoder_is_told(bed):
+    assert Baseline({}, "SPoC", 5).answer(bed).encoder.startswith("SPoC, Rotation(")
