@@ -27,7 +27,7 @@ from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
 from faemb.threads import cores, in_threads
-from faemb.whitening import Moments, Whitening
+from faemb.whitening import Moments, Spectrum, Whitening
 
 BATCH = 64
 ORDERS = ("paper", "released")
@@ -123,21 +123,11 @@ class Encoder(Component):
         return self
 
     def _fit(self, images: SetsLike, progress: Progress | None) -> None:
-        sets = self._on_device(as_sets(images))
-        if sets.flat.shape[0] == 0:
-            raise InputError("the learning images hold no descriptors at all; give images with local features")
+        sets = self._learning_sets(images)
         report = progress or (lambda stage, done, total: None)
-        rows = sets.sample(self.sample, self.seed)
-        if self.projection is not None:
-            report("projection", 0, 1)
-            self.projection.fit(rows)
-            rows = self.projection.project(rows)
-        report("anchors", 0, 1)
-        self.embedding.fit(rows)
-        if self.whitening is not None:
-            moments = self._moments(sets, report)
-            report("whitening", 0, 1)
-            self.whitening.fit(moments, discard=self.embedding.leading_components())
+        spectrum = self._fit_embedding(sets, report)
+        if self.whitening is not None and spectrum is not None:
+            self.whitening.fit_spectrum(spectrum, discard=self.embedding.leading_components())
         if self.discard_after >= self._pooled_length():
             raise InputError(
                 f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
@@ -147,6 +137,32 @@ class Encoder(Component):
             shown = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
             self.fit_rotation(self._pooled(sets.select(shown), report, "rotation").vectors)
         report("done", 1, 1)
+
+    def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
+        """Learn the projection and the anchors alone, and what a whitening is made of, if there is to be one."""
+        self._check_settings()
+        return self._fit_embedding(self._learning_sets(images), progress or (lambda stage, done, total: None))
+
+    def _learning_sets(self, images: SetsLike) -> DescriptorSets:
+        sets = self._on_device(as_sets(images))
+        if sets.flat.shape[0] == 0:
+            raise InputError("the learning images hold no descriptors at all; give images with local features")
+        return sets
+
+    def _fit_embedding(self, sets: DescriptorSets, report: Progress) -> Spectrum | None:
+        rows = sets.sample(self.sample, self.seed)
+        if self.projection is not None:
+            report("projection", 0, 1)
+            self.projection.fit(rows)
+            rows = self.projection.project(rows)
+        report("anchors", 0, 1)
+        self.embedding.fit(rows)
+        if self.whitening is None:
+            return None
+        self.whitening.check_settings(self.embedding.dimension, self.embedding.leading_components())
+        moments = self._moments(sets, report)
+        report("whitening", 0, 1)
+        return Spectrum.of(moments, centre=self.whitening.centre)
 
     def fit_rotation(self, pooled: Float[Array, "B D"]) -> "Encoder":
         """Learn the rotation alone, from what `pool` gave for the learning images."""

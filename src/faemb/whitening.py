@@ -68,6 +68,25 @@ class Moments:
         return self.scatter / self.count
 
 
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues (largest first) and eigenvectors (columns) of embedded descriptors' covariance, or second moment.
+
+    Whitenings that differ in what they discard or raise are all made from it, and to compute it is nearly all of the
+    work.
+    """
+
+    count: int
+    mean: Float[Array, " D"]
+    values: Float[Array, " D"]
+    vectors: Float[Array, "D D"]
+
+    @classmethod
+    def of(cls, moments: Moments, *, centre: bool) -> "Spectrum":
+        matrix = moments.covariance if centre else moments.covariance + moments.mean[:, None] * moments.mean
+        return cls(moments.count, moments.mean, *symmetric_eigen(matrix))
+
+
 class Whitening(Component):
     """Learned: `mean_` (D), `matrix_` (D', D) in float32, `eigenvalues_` (D, before the floor, float64).
 
@@ -88,21 +107,31 @@ class Whitening(Component):
 
     def fit(self, moments: Moments, *, discard: int = 0) -> "Whitening":
         """Learn from statistics; `discard` is used where the setting is None."""
-        xp = namespace(moments.scatter)
-        discard = discard if self.discard is None else self.discard
-        self._check_settings(discard, int(moments.mean.shape[0]))
-        values, vectors = symmetric_eigen(moments.covariance if self.centre else self._second_moment(moments))
-        rank = self._usable(values, moments)
+        self.check_settings(int(moments.mean.shape[0]), discard)
+        return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
+
+    def check_settings(self, width: int, discard: int = 0) -> None:
+        """Raise an error for settings that cannot be used with embedded descriptors of this length."""
+        require_whole("discard", self._discarded(discard), 0)
+        require_whole("raise_last", self.raise_last, 0, width - 1)
+        require_number("floor", self.floor, least=0, most=1)
+
+    def fit_spectrum(self, spectrum: Spectrum, *, discard: int = 0) -> "Whitening":
+        """The same, from the decomposition of these statistics with the same `centre`."""
+        xp = namespace(spectrum.values)
+        values, discard = spectrum.values, self._discarded(discard)
+        self.check_settings(int(values.shape[0]), discard)
+        rank = self._usable(spectrum)
         if rank == 0:
-            raise InputError(f"all {moments.count} embedded descriptors are equal; give descriptors that differ")
+            raise InputError(f"all {spectrum.count} embedded descriptors are equal; give descriptors that differ")
         if discard >= rank:
             raise InputError(
-                f"{moments.count} embedded descriptors span {rank} directions, and {discard} are to be discarded; "
+                f"{spectrum.count} embedded descriptors span {rank} directions, and {discard} are to be discarded; "
                 f"give more descriptors (well over {values.shape[0]}), or discard fewer"
             )
         scale = 1 / xp.sqrt(self._floored(values)[discard:rank])
-        self.matrix_ = contiguous(xp.astype(vectors[:, discard:rank].T * scale[:, None], xp.float32))
-        self.mean_ = xp.astype(moments.mean if self.centre else xp.zeros_like(moments.mean), xp.float32)
+        self.matrix_ = contiguous(xp.astype(spectrum.vectors[:, discard:rank].T * scale[:, None], xp.float32))
+        self.mean_ = xp.astype(spectrum.mean if self.centre else xp.zeros_like(spectrum.mean), xp.float32)
         self.eigenvalues_ = values
         self._metric = self._triangle = None
         return self
@@ -166,19 +195,14 @@ class Whitening(Component):
         self._metric = self._triangle = None
         return super().to(device)
 
-    def _second_moment(self, moments: Moments) -> Float[Array, "D D"]:
-        return moments.covariance + moments.mean[:, None] * moments.mean
+    def _discarded(self, discard: int) -> int:
+        return discard if self.discard is None else self.discard
 
-    def _check_settings(self, discard: int, width: int) -> None:
-        require_whole("discard", discard, 0)
-        require_whole("raise_last", self.raise_last, 0, width - 1)
-        require_number("floor", self.floor, least=0, most=1)
-
-    def _usable(self, values: Float[Array, " D"], moments: Moments) -> int:
+    def _usable(self, spectrum: Spectrum) -> int:
         """Directions to keep: all that are not null, or all of them where the null ones are raised anyway."""
-        size = values.shape[0]
-        rank = numerical_rank(values, size, moments.mean)
-        rank = min(rank, moments.count - 1 if self.centre else moments.count)
+        size = spectrum.values.shape[0]
+        rank = numerical_rank(spectrum.values, size, spectrum.mean)
+        rank = min(rank, spectrum.count - 1 if self.centre else spectrum.count)
         return size if 0 < size - rank <= self.raise_last else rank
 
     def _floored(self, values: Float[Array, " D"]) -> Float[Array, " D"]:

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,6 +149,24 @@ class TestSeeds:
         assert not list(tmp_path.iterdir())
 
 
+def test_whitenings_share_the_statistics_of_their_embedding(place, tmp_path, monkeypatch):
+    bed = Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    stem = stem_of(tiny(preset("f-faemb-8")))
+    bed.fitted(stem)
+    sample = bed._sample(stem.seed)
+    learned = [
+        deepcopy(stem).set_params(whitening__discard=n, whitening__floor=floor) for n, floor in ((3, 0.1), (0, 0.0))
+    ]
+    expected = [deepcopy(each).fit(sample) for each in learned]
+    monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
+    for each, whole in zip(learned, expected, strict=True):
+        got = bed.fitted(each)
+        np.testing.assert_allclose(
+            got.whitening.matrix_, whole.whitening.matrix_, atol=1e-5 * whole.whitening.matrix_.max()
+        )
+        np.testing.assert_array_equal(got.embedding.anchors_, whole.embedding.anchors_)
+
+
 def test_rotation_of_clipped_pooling_is_learned_from_exactly_pooled_images(bed):
     clipped = bed.pooled(tiny(preset("f-faemb-8", pooling="clipped")))
     exact = bed.pooled(tiny(preset("f-faemb-8", pooling="exact")))
@@ -181,7 +200,7 @@ def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):
 def test_another_run_takes_everything_from_the_cache(bed, place, monkeypatch, tmp_path):
     asked = list(miniature("anchors"))[:2]
     before = run_rows("anchors", asked, bed, tmp_path / "one")
-    monkeypatch.setattr(Encoder, "fit", lambda *call, **options: pytest.fail("learned again"))
+    monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
     monkeypatch.setattr(Encoder, "pool", lambda *call, **options: pytest.fail("pooled again"))
     monkeypatch.setattr(HessianAffine, "describe", lambda *call: pytest.fail("extracted again"))
     again = run_rows("anchors", asked, bed_in(place), tmp_path / "two")

@@ -1,7 +1,8 @@
 """A test bed: a benchmark, images to learn from, an extractor; and what is computed on it, kept by fingerprint.
 
     features of all images                  once per extractor
-    projection, anchors, whitening          once per such settings and learning images
+    projection, anchors, statistics         once per such settings and learning images
+    whitening                               made of the statistics, in a second
     pooled vectors                          once per pooling of these
     power law, rotation, first components   as often as they are tried: they cost nothing beside the rest
 
@@ -32,6 +33,7 @@ from faemb.features.folders import find_images
 from faemb.progress import Progress
 from faemb.sets import portions, some
 from faemb.storage import replacing
+from faemb.whitening import Spectrum, Whitening
 
 LEARNING_DESCRIPTORS = 1_000_000
 """Used to learn at most, as many of each image."""
@@ -107,16 +109,28 @@ class Bed:
     # Encoders.
 
     def fitted(self, stem: Encoder) -> Encoder:
-        """Projection, anchors and whitening, learned."""
-        path = self.cache / "fitted" / f"{self._learned_key(deepcopy(stem).set_params(pooling='sum'))}.faemb"
-        if path.exists():
-            encoder = Encoder.load(path)
-        else:
-            encoder = deepcopy(stem).to(self.device).fit(self._sample(stem.seed), progress=self.report)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            encoder.save(path)
+        """Projection, anchors and whitening, learned; whitenings of one embedding share its statistics."""
+        encoder, spectrum = self._learned(stem)
         encoder.pooling = stem.pooling
+        if stem.whitening is not None and spectrum is not None:
+            discard = encoder.embedding.leading_components()
+            encoder.whitening = deepcopy(stem.whitening).fit_spectrum(spectrum, discard=discard)
         return encoder.to(self.device)
+
+    def _learned(self, stem: Encoder) -> tuple[Encoder, Spectrum | None]:
+        bare = _pooling_by("sum", stem)
+        if bare.whitening is not None:
+            bare.whitening = Whitening(centre=bare.whitening.centre)
+        folder = self.cache / "learned" / self._learned_key(bare)
+        model, statistics = folder / "encoder.faemb", folder / "spectrum.npz"
+        if not model.exists():
+            spectrum = bare.to(self.device).fit_embedding(self._sample(stem.seed), progress=self.report)
+            bare.whitening = None
+            folder.mkdir(parents=True, exist_ok=True)
+            if spectrum is not None:
+                save_spectrum(spectrum, statistics)
+            bare.save(model)
+        return Encoder.load(model), load_spectrum(statistics) if statistics.exists() else None
 
     def pooled(self, encoder: Encoder) -> Pooled:
         """Of learning images, images and queries, by the costly part of this encoder.
@@ -199,6 +213,18 @@ def _images_in(folder: Path) -> list[Path]:
     if not images:
         raise InputError(f"{folder} holds no images to learn from; give another folder")
     return images
+
+
+def save_spectrum(spectrum: Spectrum, path: Path) -> None:
+    """Vectors in float32, as a whitening has them."""
+    mean, values, vectors = map(to_numpy, (spectrum.mean, spectrum.values, spectrum.vectors))
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, count=np.array(spectrum.count), mean=mean, values=values, vectors=vectors.astype(np.float32))
+
+
+def load_spectrum(path: Path) -> Spectrum:
+    with np.load(path, allow_pickle=False) as file:
+        return Spectrum(int(file["count"]), file["mean"], file["values"], file["vectors"])
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
