@@ -22,20 +22,22 @@ from faemb.normalise import unit_length
 from faemb.rotation import Rotation
 from pictures import pictures
 
-CHANNELS = 12
+CHANNELS = 18
 
 
-def filters() -> onnx.ModelProto:
-    """Random filters of 8 x 8 pixels, side by side."""
-    kernel = np.random.default_rng(5).standard_normal((CHANNELS, 3, 8, 8)).astype(np.float32)
+def waves() -> onnx.ModelProto:
+    """The slowest waves of each square of 16 x 16 pixels, up and down, as a small network's channels might be."""
+    phase = np.pi * (np.arange(16) + 0.5) / 16
+    slow = [np.cos(k * phase)[:, None] * np.cos(m * phase) for k in range(3) for m in range(3)]
+    kernel = np.stack([np.stack([sign * wave] * 3) for wave in slow for sign in (1, -1)]).astype(np.float32)
     nodes = [
-        helper.make_node("Conv", ["image", "kernel"], ["filtered"], strides=[8, 8]),
+        helper.make_node("Conv", ["image", "kernel"], ["filtered"], strides=[16, 16]),
         helper.make_node("Relu", ["filtered"], ["features"]),
     ]
     return program(nodes, weights={"kernel": kernel})
 
 
-EXTRACTOR = CnnMap(network(filters(), multiple=8, mean=127.5), scales=(1.0, 0.6))
+EXTRACTOR = CnnMap(network(waves(), multiple=16, mean=127.5), scales=(1.0, 0.6))
 
 
 @pytest.fixture(scope="module")

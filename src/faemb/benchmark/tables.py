@@ -61,9 +61,10 @@ def anchors(choice: Choice) -> Iterator[Asked]:
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         sizes = (16, 32, 64, *((128,) if choice.large else ())) if family in FIRST_ORDER else (2, 4, 8)
         for n in (*sizes, *((16,) if choice.large and family in SECOND_ORDER else ())):
-            encoder = _sized(_preset(f"{family}-{64 if family in FIRST_ORDER else 8}", choice), n)
+            encoder = preset(f"{family}-{64 if family in FIRST_ORDER else 8}", choice.variant)
+            encoder.set_params(embedding__n_anchors=n)
             numbers = _published("sota", choice, method=METHODS[family], n=n)
-            yield Retrieval({"method": METHODS[family], "n": n}, encoder, numbers)
+            yield Retrieval({"method": METHODS[family], "n": n}, _seeded(encoder, choice), numbers)
 
 
 def sota(choice: Choice) -> Iterator[Asked]:
@@ -206,10 +207,6 @@ def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any
 def _seeded(encoder: Encoder, choice: Choice) -> Encoder:
     encoder.seed = encoder.embedding.seed = choice.seed
     return choice.adapt(encoder)
-
-
-def _sized(encoder: Encoder, n: int) -> Encoder:
-    return encoder.set_params(embedding__n_anchors=n)
 
 
 def _with_rn(method: str, rotation: bool) -> str:
