@@ -8,9 +8,12 @@ from typing import NamedTuple
 
 import pytest
 
+from cnn_networks import cells, saved
+from faemb.benchmark.command import Experiment
 from faemb.benchmark.datasets import KINDS, checked, open_dataset
 from faemb.benchmark.run import FILE, Row, Run, Used
 from faemb.cli import main
+from faemb.features import CnnMap, HessianAffine
 
 
 class Ended(NamedTuple):
@@ -132,3 +135,47 @@ def test_a_page_needs_its_suffix(faemb: Callable[..., Ended], run: Path, tmp_pat
     ended = faemb("leaderboard", run, "--out", tmp_path / "page.txt")
     assert (ended.code, ended.out) == (1, "")
     assert "ends in .html" in ended.err
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, run: Path) -> list[Experiment]:
+    """Experiments as the command line hands them on; results are those of `run`."""
+    seen: list[Experiment] = []
+
+    def take(experiment: Experiment, *more: object, **options: object) -> tuple[Run, list[Path]]:
+        seen.append(experiment)
+        return Run.load(run), [run / FILE]
+
+    monkeypatch.setattr("faemb.benchmark.command.run_experiment", take)
+    return seen
+
+
+def test_an_experiment_and_its_result(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
+    ended = faemb(
+        "benchmark", "set", "--learn", "a", "--learn", "b", "--preset", "small", "--seeds", 3, "--seed", 2,
+        "--json", tmp_path / "result.json",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "72.9" in ended.out
+    (experiment,) = asked
+    assert experiment.learning == (Path("a"), Path("b"))
+    assert (experiment.preset, experiment.seeds, experiment.seed) == ("small", 3, 2)
+    assert isinstance(experiment.extractor, HessianAffine)
+    assert json.loads((tmp_path / "result.json").read_text())["table"] == "sota"
+
+
+def test_the_table_of_a_network(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
+    path = saved(cells(8), tmp_path)
+    path.with_suffix(".json").write_text('{"channels": "rgb", "mean": 0, "std": 255}')
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn", "--network", path)
+    assert ended.code == 0, ended.err
+    extractor = asked[0].extractor
+    assert isinstance(extractor, CnnMap)
+    assert tuple(extractor.scales) == (1.0, 0.6)
+
+
+def test_the_table_of_a_network_needs_one(faemb: Callable[..., Ended], asked: list[Experiment]) -> None:
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn")
+    assert ended.code == 1
+    assert "the table cnn needs a network; give its .onnx file with --network" in " ".join(ended.err.split())
+    assert not asked
