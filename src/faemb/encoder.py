@@ -21,7 +21,7 @@ from faemb.embedding import Embedding
 from faemb.errors import FormatError, InputError
 from faemb.normalise import power_law, unit_length
 from faemb.pooling import POOLINGS, TOLERANCE, Gram, weights
-from faemb.progress import Progress
+from faemb.progress import Progress, silent
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
@@ -124,7 +124,7 @@ class Encoder(Component):
 
     def _fit(self, images: SetsLike, progress: Progress | None) -> None:
         sets = self._learning_sets(images)
-        report = progress or (lambda stage, done, total: None)
+        report = progress or silent
         spectrum = self._fit_embedding(sets, report)
         if self.whitening is not None and spectrum is not None:
             self.whitening.fit_spectrum(spectrum, discard=self.embedding.leading_components())
@@ -141,7 +141,7 @@ class Encoder(Component):
     def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
         """Learn the projection and the anchors alone, and what a whitening is made of, if there is to be one."""
         self._check_settings()
-        return self._fit_embedding(self._learning_sets(images), progress or (lambda stage, done, total: None))
+        return self._fit_embedding(self._learning_sets(images), progress or silent)
 
     def _learning_sets(self, images: SetsLike) -> DescriptorSets:
         sets = self._on_device(as_sets(images))
@@ -198,7 +198,7 @@ class Encoder(Component):
 
     def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
         sets = self._on_device(as_sets(images, width=self.width))
-        return self._pooled(sets, progress or (lambda stage, done, total: None), "encode")
+        return self._pooled(sets, progress or silent, "encode")
 
     def save(self, path: Any) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""

@@ -3,3 +3,7 @@
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """For work that nobody watches."""

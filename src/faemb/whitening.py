@@ -25,7 +25,7 @@ from faemb.linear_algebra import numerical_rank, symmetric_eigen
 from faemb.settings import require_number, require_whole
 
 _REPAID = 100
-"""Images."""
+"""So many images, twice as many as it takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +172,11 @@ class Whitening(Component):
             self._metric = self.matrix_.T @ self.matrix_
 
     @property
-    def factor(self) -> Float[Array, "Dw D"]:
-        """A matrix F with F'F = W'W: W itself, or the triangle that `prepare_triangle` made of it."""
+    def factor(self) -> tuple[Float[Array, "Dw D"], bool]:
+        """A matrix F with F'F = W'W, and whether it is zero below its diagonal, as `prepare_triangle` makes it."""
         self.require_fitted()
-        return self.matrix_ if self._triangle is None else self._triangle
-
-    @property
-    def factor_is_upper(self) -> bool:
-        return self._triangle is not None
+        triangle = self._triangle  # read once: another thread may be about to set it
+        return (self.matrix_, False) if triangle is None else (triangle, True)
 
     def prepare_triangle(self, images: int) -> None:
         """Turn W into an upper R, W = QR, if whitening all descriptors of so many images repays it.

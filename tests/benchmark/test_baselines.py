@@ -48,7 +48,7 @@ def bed(tmp_path_factory) -> Bed:
     return Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
 
 
-@pytest.mark.parametrize("size", [(96, 72), (64, 64), (101, 67), (200, 64)])
+@pytest.mark.parametrize("size", [(96, 72), (64, 64), (101, 67), (200, 64), (64, 200)])
 @pytest.mark.parametrize("unit", [True, False])
 def test_the_map_of_stored_features_is_that_of_the_network(rng, size, unit):
     image = picture(rng, *size)

@@ -26,7 +26,7 @@ def test_a_folder_without_a_run_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "\x00", "[" * 100_000, '{"version": 1}'], ids=lambda text: text[:9] or "empty"
+    "text", ["", "{", "\x00", "[" * 100_000, '{"version": 2}'], ids=lambda text: text[:9] or "empty"
 )
 def test_a_damaged_file_is_explained(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
@@ -34,7 +34,7 @@ def test_a_damaged_file_is_explained(tmp_path: Path, text: str) -> None:
         Run.load(tmp_path)
 
 
-@pytest.mark.parametrize("content", [[], 3, {}, {"version": 2}], ids=str)
+@pytest.mark.parametrize("content", [[], 3, {}, {"version": 1}], ids=str)
 def test_another_version_is_refused(tmp_path: Path, content: Any) -> None:
     (tmp_path / FILE).write_text(json.dumps(content))
     with pytest.raises(FormatError, match="not written by this version of faemb"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from backends import Backend
-from faemb import VLAD, FAemb, FastFAemb, Triangulation, Whitening
+from faemb import VLAD, FAemb, FastFAemb, Fisher, Triangulation, Whitening
 from faemb.arrays import to_numpy
 from faemb.errors import InputError
 from faemb.pooling import Gram, weights
@@ -49,7 +49,10 @@ def test_kernel_and_vector_equal_the_explicit_way(gram: Gram, backend: Backend, 
     np.testing.assert_allclose(to_numpy(gram.vector(backend.array(w))), expected, atol=1e-9 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("method", [VLAD(7), FAemb(6), FastFAemb(3)], ids=lambda method: type(method).__name__)
+SPARSE_AND_DENSE = [VLAD(7), FAemb(6, constant_scale=1.0, linear_scale=1.0), Fisher(3), FastFAemb(3)]
+
+
+@pytest.mark.parametrize("method", SPARSE_AND_DENSE, ids=str)
 @pytest.mark.parametrize("upper", [False, True], ids=["W", "triangle"])
 def test_the_kernel_of_sparse_and_dense_codings(method, upper, backend: Backend, rng: np.random.Generator, monkeypatch):
     """Cell by cell or all at once, by W or by the triangle that has the same inner products."""
@@ -59,7 +62,7 @@ def test_the_kernel_of_sparse_and_dense_codings(method, upper, backend: Backend,
     whitening = Whitening(discard=1).fit(Moments.of(method.embed(backend.array(x)).dense()))
     if upper:
         whitening.prepare_triangle(1000)
-    assert whitening.factor_is_upper == (upper and backend.name == "numpy")
+    assert whitening.factor[1] == (upper and backend.name == "numpy")
     (batch,) = batches(as_sets([backend.array(rng.standard_normal((n, 4))) for n in (9, 2)]), 8)
     gram = Gram(method.operator(batch.x, batch.real), batch.real, whitening)
     rows = explicit_rows(gram)
@@ -70,12 +73,13 @@ def test_the_kernel_of_sparse_and_dense_codings(method, upper, backend: Backend,
 def test_a_triangle_is_made_for_many_images_only(rng: np.random.Generator) -> None:
     whitening = Whitening().fit(Moments.of(rng.standard_normal((50, 6))))
     whitening.prepare_triangle(3)
-    assert whitening.factor is whitening.matrix_
+    assert whitening.factor == (whitening.matrix_, False)
     whitening.prepare_triangle(1000)
-    factor = whitening.factor
+    factor, upper = whitening.factor
+    assert upper
     np.testing.assert_allclose(factor.T @ factor, whitening.matrix_.T @ whitening.matrix_, atol=1e-5)
     np.testing.assert_array_equal(np.tril(factor, -1), 0)
-    assert not whitening.fit(Moments.of(rng.standard_normal((50, 6)))).factor_is_upper
+    assert not whitening.fit(Moments.of(rng.standard_normal((50, 6)))).factor[1]
 
 
 def test_sum_gives_every_descriptor_weight_one(gram: Gram) -> None:

@@ -66,8 +66,8 @@ def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, 
     if len(features) == 0:
         return np.zeros((features.descriptors.shape[1], 1, 1), np.float32)
     sides = 2 * features.frames[:, [2, 5]].astype(np.float64)
-    finest = features.select(sides[:, 0] <= 1.001 * sides[:, 0].min())
     side = sides.min(axis=0)
+    finest = features.select(np.all(sides <= 1.001 * side, axis=1))
     size = np.rint(np.array(features.image_size) / side).astype(int)
     columns, rows = np.rint((finest.centres + 0.5) / side - 0.5).astype(int).T
     lengths = np.linalg.norm(finest.descriptors, axis=1)

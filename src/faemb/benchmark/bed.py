@@ -9,10 +9,11 @@
 Rows of a table that differ only in the last steps share the others, within a run and from one run to the next.
 """
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,11 +31,13 @@ from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.folders import find_images
-from faemb.progress import Progress
+from faemb.progress import Progress, silent
 from faemb.sets import portions, some
 from faemb.storage import replacing
 from faemb.whitening import Spectrum, Whitening
 
+FORMAT = 1
+"""Raised when what is kept is computed or laid out in another way."""
 LEARNING_DESCRIPTORS = 1_000_000
 """Used to learn at most, as many of each image."""
 
@@ -61,7 +64,7 @@ class Bed:
     ) -> None:
         self.dataset, self.extractor, self.cache = dataset, extractor, cache
         self.device, self.jobs = device, jobs
-        self.report: Progress = progress or (lambda stage, done, total: None)
+        self.report: Progress = progress or silent
         self.learning = [(folder, _images_in(folder)) for folder in learning]
 
     # What is used.
@@ -123,14 +126,14 @@ class Bed:
             bare.whitening = Whitening(centre=bare.whitening.centre)
         folder = self.cache / "learned" / self._learned_key(bare)
         model, statistics = folder / "encoder.faemb", folder / "spectrum.npz"
-        if not model.exists():
+        if not model.exists() or (stem.whitening is not None and not statistics.exists()):
             spectrum = bare.to(self.device).fit_embedding(self._sample(stem.seed), progress=self.report)
             bare.whitening = None
             folder.mkdir(parents=True, exist_ok=True)
             if spectrum is not None:
                 save_spectrum(spectrum, statistics)
             bare.save(model)
-        return Encoder.load(model), load_spectrum(statistics) if statistics.exists() else None
+        return Encoder.load(model), load_spectrum(statistics) if stem.whitening is not None else None
 
     def pooled(self, encoder: Encoder) -> Pooled:
         """Of learning images, images and queries, by the costly part of this encoder.
@@ -139,14 +142,14 @@ class Bed:
         are pooled exactly in its place.
         """
         stem = stem_of(encoder)
-        fit = cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
+        fit = functools.cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
 
-        def vectors(name: str, sets: Sequence[np.ndarray], pooling: str = stem.pooling) -> np.ndarray:
-            path = self.cache / "pooled" / self.key_of(_pooling_by(pooling, stem)) / f"{name.replace(' ', '-')}.npy"
-            return kept(path, lambda: self._vectors(fit(pooling), sets, name.rstrip(" 0123456789")))
+        def vectors(stage: str, sets: Sequence[np.ndarray], pooling: str = stem.pooling, part: int = 0) -> np.ndarray:
+            path = self.cache / "pooled" / self.key_of(_pooling_by(pooling, stem)) / f"{stage}-{part}.npy"
+            return kept(path, lambda: self._vectors(fit(pooling), sets, stage))
 
         taught = "exact" if stem.pooling == "clipped" else stem.pooling
-        learning = [vectors(f"learning images {k}", sets, taught) for k, sets in enumerate(self.learning_sets)]
+        learning = [vectors("learning images", sets, taught, part) for part, sets in enumerate(self.learning_sets)]
         images = vectors("images", self.images)
         numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]
         whole = len(numbers) == len(self.dataset.queries)
@@ -177,14 +180,18 @@ class Bed:
         return [some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
 
     def key_of(self, encoder: Encoder | None, *more: str) -> str:
-        """A name for these settings on these data."""
-        return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, *more)
+        """A name for these settings on these data, in this order: vectors are stored by number."""
+        images = [path.name for path in self.dataset.images]
+        queries = [(query.image.name, query.box) for query in self.dataset.queries]
+        order = hashlib.blake2b(repr((images, queries)).encode(errors="surrogateescape")).hexdigest()
+        return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, order, *more)
 
     def _learned_key(self, encoder: Encoder | None, *more: str) -> str:
         """The same for what depends on the learning images alone."""
         learned = [used.checksum for used in self.learned_from]
         settings = "" if encoder is None else persistence.fingerprint(encoder)
-        parts = [settings, self.extractor.fingerprint, *learned, faemb.__version__, *more]
+        made = [faemb.__version__, str(FORMAT), self.device]
+        parts = [*made, settings, self.extractor.fingerprint, *learned, *more]
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=10).hexdigest()
 
 

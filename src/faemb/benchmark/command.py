@@ -14,7 +14,7 @@ from faemb.benchmark.run import Run
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
 from faemb.errors import InputError, MissingExtraError
-from faemb.features import CnnMap, CnnTokens, Extractor
+from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor
 from faemb.progress import Progress
 from faemb.settings import require_whole
 
@@ -66,6 +66,9 @@ def run_experiment(
         raise InputError(f"the table {LARGE} is of images among others; give a folder of them with --distractors")
     if experiment.table == CNN and dataset.distractors:
         raise InputError(f"the table {CNN} is without distractors; leave out --distractors")
+    if experiment.table == CNN and not isinstance(experiment.extractor, CnnMap | CnnTokens | CnnPatches):
+        raise InputError(f"the table {CNN} is of features of a network; give an extractor that has one")
+    require_whole("seed", experiment.seed, 0)
     require_whole("seeds", experiment.seeds, 1)
     name, table = _table(experiment)
     choices = list(_choices(experiment, dataset))
@@ -91,7 +94,7 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
             variant=experiment.variant,
             seed=seed,
             large=experiment.large,
-            maps=isinstance(experiment.extractor, CnnMap | CnnTokens),
+            maps=isinstance(experiment.extractor, CnnMap | CnnTokens) and experiment.extractor.max_features is None,
         )
 
 

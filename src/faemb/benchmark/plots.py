@@ -62,7 +62,7 @@ def curves_plot(run: Run) -> Any:
         steps = range(1, len(row.series) + 1)
         name = label(label_of(row, telling(rows)), _LEGEND)
         axes.plot(steps, row.series, label=name, markevery=max(1, len(row.series) // 10), markersize=5, **_look(number))
-    axes.set(xlabel="iteration", ylabel=axis_name(run.plot.get("series", "value")))
+    axes.set(xlabel=run.plot.get("steps", "iteration"), ylabel=axis_name(run.plot.get("series", "value")))
     axes.xaxis.get_major_locator().set_params(integer=True)
     _legend(axes)
     return figure

@@ -107,8 +107,8 @@ class Convergence(_OfAnEncoder):
         method: Any = deepcopy(self.encoder.embedding).fit(x)
         series = tuple(map(float, method.history_))
         return Row(
-            settings={**self.settings, "descriptors": len(x)},
-            measures={"objective, first": series[0], "objective, last": series[-1], "half-steps": float(len(series))},
+            settings={**self.settings, "descriptors": len(x), "half-steps": len(series)},
+            measures={"objective, first": series[0], "objective, last": series[-1]},
             seconds={"fit": time.monotonic() - start},
             encoder=repr(self.encoder),
             series=series,

@@ -15,7 +15,7 @@ from faemb.errors import FormatError, InputError
 from faemb.storage import replacing
 
 FILE = "run.json"
-VERSION = 1
+VERSION = 2
 
 Value = str | int | float | bool
 
@@ -31,7 +31,7 @@ class Row:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage: fit, encode and so on."""
     encoder: str = ""
-    """All of its settings, as Python writes them."""
+    """Its settings that are not the defaults, as Python writes them; of the first seed where there are several."""
     series: tuple[float, ...] = ()
     """A curve of its own, such as the objective by iteration."""
     spread: Mapping[str, float] = field(default_factory=dict)

@@ -71,13 +71,15 @@ class Journal:
             row = content["row"]
             self._rows[content["key"]] = Row(**{**row, "series": tuple(row["series"])})
         except (ValueError, KeyError, TypeError):
-            return  # the last line of a run that was killed
+            return  # the last line of a run that was killed, or a row as an older version wrote it
 
     def row(self, asked: Asked) -> Row | None:
         return self._rows.get(self._key(asked))
 
     def keep(self, asked: Asked, row: Row) -> Row:
-        line = json.dumps({"key": self._key(asked), "row": asdict(row)}, ensure_ascii=False)
+        key = self._key(asked)
+        self._rows[key] = row
+        line = json.dumps({"key": key, "row": asdict(row)}, ensure_ascii=False)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a", encoding="utf-8") as file:

@@ -11,6 +11,7 @@ GAP = "gap"
 TIME = "time"
 NOTHING = "-"
 _PERCENT = ("mAP", "mP@")
+_FINE = "objective"
 _COSTS = ("µs", "ms", "s", "seconds", "objective", "error", "bytes", "MB")
 
 
@@ -64,10 +65,13 @@ def gap(row: Row, measure: str) -> float | None:
 
 
 def number(value: float | None, measure: str, sign: str = "") -> str:
-    """As papers print it: percentages with one decimal, all else with two; `sign` "+" shows it always."""
+    """As papers print it: percentages with one decimal, objectives with four, all else with two.
+
+    `sign` "+" shows it always.
+    """
     if value is None or not math.isfinite(value):
         return NOTHING
-    decimals = 1 if measure.startswith(_PERCENT) else 2
+    decimals = 1 if measure.startswith(_PERCENT) else 4 if measure.startswith(_FINE) else 2
     fits = value == 0 or 10**-decimals / 2 <= abs(value) < 1e6 or sign
     return f"{value:{sign}z,.{decimals}f}" if fits else f"{value:.2e}"
 

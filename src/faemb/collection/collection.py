@@ -30,7 +30,7 @@ from faemb.collection.writing import Report, Writer, only_writer, stored_feature
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.folders import Found, find_images
-from faemb.progress import Progress
+from faemb.progress import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 
@@ -387,7 +387,7 @@ class Collection:
         with self._looking() as view:
             kind = backend_for(index or self._about["index"], len(view.slots))
             few = np.isin(view.ids, self._catalogue.ids(f"features < {FEW_FEATURES}"))
-            pairs = linked(view, few, threshold, kind, progress or (lambda stage, done, total: None))
+            pairs = linked(view, few, threshold, kind, progress or silent)
             return [
                 Group([self.layout.path_of(self._path(int(view.ids[place]))) for place in places], score)
                 for places, score in connected(pairs)

@@ -25,7 +25,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.parallel import spread
-from faemb.progress import Progress
+from faemb.progress import Progress, silent
 from faemb.sets import PORTION, PORTION_DESCRIPTORS
 from faemb.storage import sync_folder
 
@@ -109,7 +109,7 @@ class Writer:
 
     def __init__(self, layout: Layout, catalogue: Catalogue, progress: Progress | None = None) -> None:
         self.layout, self.catalogue = layout, catalogue
-        self.report = progress or (lambda stage, done, total: None)
+        self.report = progress or silent
         self.generation = int(catalogue.about()["generation"])
         self._sweep()
 

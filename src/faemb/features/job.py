@@ -18,7 +18,7 @@ from faemb.features.extractor import Extractor
 from faemb.features.files.npz import read_npz_header, write_npz
 from faemb.features.folders import common_folder, find_images
 from faemb.parallel import checked_jobs, spread
-from faemb.progress import Progress
+from faemb.progress import Progress, silent
 
 
 class Target(NamedTuple):
@@ -93,7 +93,7 @@ def extract_folder(
     folder = _made(Path(out))
     targets = _targets(found.images, common_folder(places) if root is None else root, folder)
     summary = Summary(images=len(targets), unreadable=found.unreadable)
-    start, report = time.monotonic(), progress or (lambda stage, done, total: None)
+    start, report = time.monotonic(), progress or silent
     report("features", 0, len(targets))
     workers = min(workers, len(targets))
     for done, (target, outcome) in enumerate(spread(ExtractToFile(extractor), targets, jobs=workers), 1):

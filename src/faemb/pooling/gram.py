@@ -85,8 +85,8 @@ class Gram:
         """Whitened, by any F with F'F = W'W: their inner products are the same."""
         assert self.whitening is not None  # noqa: S101
         xp = namespace(rows)
-        factor, speaking = like(self.whitening.factor, rows), self.embedded.speaking()
-        upper = self.whitening.factor_is_upper
+        matrix, upper = self.whitening.factor
+        factor, speaking = like(matrix, rows), self.embedded.speaking()
         if float(xp.mean(xp.astype(speaking, rows.dtype))) < _FEW:
             return _cell_by_cell(factor, upper, rows, speaking) - factor @ self._mean(rows)
         return _times(factor, upper, rows - self._mean(rows))
