@@ -123,7 +123,6 @@ def ablation(choice: Choice) -> Iterator[Asked]:
         "+RN by whitening": {"rotation": Rotation(paper.rotation)},
         "+RN by rotation": {"rotation": Rotation(released.rotation)},
         "first-order terms too": {"embedding__linear_scale": 1.0},
-        "25 descriptors per dimension": {"whitening_rows": 25.0},
         "half the truncation, all to unit length, 25 descriptors": {
             "projection__unit_after": True,
             "embedding__unit_residuals": True,
