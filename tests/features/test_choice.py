@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cnn_networks import cells, quarters, saved, tokens
 
+from cnn_networks import cells, quarters, saved, tokens
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import DETECTORS, HessianAffine, make_extractor
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens

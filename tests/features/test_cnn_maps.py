@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cnn_networks import cells, network, picture, spot, tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cnn_networks import cells, network, picture, spot, tokens
 from faemb.errors import InputError
 from faemb.features.cnn import CnnMap, CnnTokens
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from cnn_networks import cells, network, picture, program, quarters, saved
 from onnx import TensorProto, helper
 from sklearn.base import clone
 
+from cnn_networks import cells, network, picture, program, quarters, saved
 from faemb import persistence
 from faemb.errors import InputError, NotFittedError
 from faemb.features.cnn import CnnMap, CnnPatches, Network

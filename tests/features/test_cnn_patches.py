@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cnn_networks import cells, network, picture, quarters, spot
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cnn_networks import cells, network, picture, quarters, spot
 from faemb.features.cnn import CnnPatches
 from faemb.features.cnn.patches import patch_boxes
 

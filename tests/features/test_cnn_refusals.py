@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from cnn_networks import cells, network, program, quarters, saved, tokens
 from onnx import TensorProto, helper
 
+from cnn_networks import cells, network, program, quarters, saved, tokens
 from faemb.errors import FaembError, FormatError, InputError, MissingExtraError
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 
