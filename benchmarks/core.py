@@ -124,7 +124,7 @@ def explicit_way(method: FastFAemb, whitening: Whitening, x: np.ndarray) -> tupl
     rows = dense_rows(method, x)
     rows -= whitening.mean_
     whitened = rows @ whitening.matrix_.T
-    weights = sinkhorn(whitened[None], np.ones((1, len(x)), bool))
+    weights = sinkhorn((whitened @ whitened.T)[None], np.ones((1, len(x)), bool))
     return (weights @ whitened)[0], whitened
 
 

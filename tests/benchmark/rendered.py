@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 
 from faemb import Encoder
+from faemb.benchmark.datasets import Dataset
 from pictures import pixels
 
 SCENES, VIEWS = 6, 3
@@ -33,3 +34,16 @@ def rendered(folder: Path) -> Path:
             shown = cv2.warpAffine(image, shear, (160, 120), borderMode=cv2.BORDER_REFLECT)
             cv2.imwrite(str(folder / f"{1000 + scene}{view:02}.png"), shown)
     return folder
+
+
+def mean_ap_by_hand(vectors: np.ndarray, dataset: Dataset) -> float:
+    """In percent, for queries that are among the images: each is left out of its own ranking."""
+    found = []
+    for query in dataset.queries:
+        order = np.argsort(-vectors @ vectors[query.number], kind="stable")
+        order = order[order != query.number]
+        places = np.flatnonzero(np.isin(order, query.relevant))
+        rank = np.arange(len(places))
+        before = np.where(places > 0, rank / np.maximum(places, 1), 1.0)
+        found.append(np.sum(before + (rank + 1) / (places + 1)) / (2 * len(query.relevant)))
+    return 100 * float(np.mean(found))

@@ -138,7 +138,7 @@ class Bed:
     def pooled(self, encoder: Encoder) -> Pooled:
         """Of learning images, images and queries, by the costly part of this encoder.
 
-        Clipped pooling takes a hundred times as long as exact pooling. Learning images only teach the last steps, and
+        Clipped pooling takes some ten times as long as exact pooling. Learning images only teach the last steps, and
         are pooled exactly in its place.
         """
         stem = stem_of(encoder)

@@ -166,8 +166,7 @@ class Writer:
     def encode(self, model: Model, outcome: Report) -> None:
         """Encode all images that wait for it, a batch at a time."""
         total, done = self.catalogue.count("slot is null and features > 0"), 0
-        if total and model.encoder.whitening is not None:
-            model.encoder.whitening.prepare_metric(total)
+        model.encoder.prepare(total)
         while batch := self.catalogue.waiting(PORTION, PORTION_DESCRIPTORS):
             self.report("encode", done, total)
             self.place(batch, model.encode([self.features(entry).descriptors for entry in batch]), model)
