@@ -28,7 +28,7 @@ WITHIN = 3.0
 BUDGET = 1000
 
 Points = tuple[np.ndarray, np.ndarray]
-"""Places (N, 2) and descriptors (N, 128)."""
+"""Sources (N, 2) and descriptors (N, 128)."""
 Method = Callable[[np.ndarray, int], Points]
 
 

@@ -27,7 +27,7 @@ from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss
 from faemb.collection.model import BITS, SHORT, Model, new_model
-from faemb.collection.without import fit_model
+from faemb.collection.temporary import fit_model
 from faemb.features import HessianAffine
 from faemb.rotation import Rotation
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from backends import Backend
 from faemb import ITQ, VLAD, Encoder, FastFAemb, Projection, Rotation, Whitening
-from faemb.errors import FormatError, InputError, NotFittedError
+from faemb.errors import FaembError, FormatError, InputError, NotFittedError
 from faemb.persistence import load, save
 from faemb.pooling import POOLINGS
 from faemb.presets import COLLECTION, PUBLISHED, VARIANTS, preset
@@ -225,7 +225,7 @@ def test_wrong_width_is_explained(learning) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pooling": "max"}, "expected one of sum, exact, clipped, gmp"),
+        ({"pooling": "max"}, "expected one of sum, democratic, sinkhorn, gmp"),
         ({"order": "both"}, "expected one of paper, released"),
         ({"power": 0}, "power is 0; expected a number, more than 0, at most 1"),
         ({"keep": 0}, "keep is 0; expected a whole number, 1 or more"),
@@ -235,12 +235,17 @@ def test_wrong_width_is_explained(learning) -> None:
         ({"whitening_rows": 0}, "whitening_rows is 0"),
         ({"whitening": Whitening(floor=float("nan"))}, "floor is nan"),
         ({"rotation": Rotation(max_axes=0)}, "max_axes is 0"),
-        ({"device": "no-such-device"}, "cannot use device='no-such-device'|needs the extra 'torch'"),
     ],
 )
 def test_settings_that_make_no_sense_are_explained(changes: dict, message: str, learning) -> None:
     with pytest.raises(InputError, match=message):
         small(**changes).fit(learning)
+
+
+def test_a_device_that_is_not_there_is_explained(learning) -> None:
+    """By PyTorch's own words where it is installed; else the extra is named."""
+    with pytest.raises(FaembError, match=r"cannot use device='no-such-device'|needs the extra 'torch'"):
+        small(device="no-such-device").fit(learning)
 
 
 def test_learning_images_without_descriptors_are_explained() -> None:

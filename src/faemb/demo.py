@@ -31,14 +31,14 @@ from PIL import Image as Pillow
 
 from faemb.binary import ITQ
 from faemb.collection import Answer, Collection, Model
-from faemb.contact_sheet import answers_page
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.evaluation import average_precision
 from faemb.features import HessianAffine, read_image
-from faemb.page import save_page
+from faemb.pages.contact_sheet import answers_page
+from faemb.pages.document import save_page
 from faemb.presets import preset
-from faemb.progress import Progress
-from faemb.storage import replacing
+from faemb.runtime import Progress
+from faemb.runtime.storage import replacing
 
 NOTE = (
     "The views of a scene are rendered from one photograph, so they are easy to find: the number shows that everything "

@@ -21,12 +21,12 @@ from faemb.embedding import Embedding
 from faemb.errors import FormatError, InputError
 from faemb.normalise import power_law, unit_length
 from faemb.pooling import POOLINGS, TOLERANCE, Gram, weights
-from faemb.progress import Progress, silent
 from faemb.projection import Projection
 from faemb.rotation import Rotation
+from faemb.runtime import Progress, silent
+from faemb.runtime.threads import cores, in_threads
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
-from faemb.threads import cores, in_threads
 from faemb.whitening import Moments, Spectrum, Whitening
 
 BATCH = 64
@@ -49,8 +49,8 @@ class Encoder(Component):
     embedding:     a method, such as FastFAemb(16)
     projection:    what is done to descriptors first; None leaves them as they are
     whitening:     None for plain pooling of the embedded descriptors
-    pooling:       "exact", "clipped", "sum" or "gmp"
-    tolerance:     how closely exact pooling meets its equation; 0.1 is as good for search, and three times as fast
+    pooling:       "democratic", "sinkhorn", "sum" or "gmp"
+    tolerance:     how closely democratic pooling meets its equation; 0.1 is as good for search, and three times as fast
     power:         exponent of the power law; 1 for none
     rotation:      None for no rotation normalisation
     order:         "paper" or "released", see above
@@ -69,7 +69,7 @@ class Encoder(Component):
         *,
         projection: Projection | None = None,
         whitening: Whitening | None = None,
-        pooling: str = "exact",
+        pooling: str = "democratic",
         tolerance: float = TOLERANCE,
         power: float = 0.5,
         rotation: Rotation | None = None,
@@ -187,9 +187,9 @@ class Encoder(Component):
         """Compute what makes the aggregation of so many images faster, for those who bring them in several calls."""
         if self.whitening is None:
             return
-        if self.pooling in ("exact", "gmp"):
+        if self.pooling in ("democratic", "gmp"):
             self.whitening.prepare_metric(images)
-        elif self.pooling == "clipped":
+        elif self.pooling == "sinkhorn":
             self.whitening.prepare_triangle(images)
 
     def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
@@ -277,7 +277,7 @@ class Encoder(Component):
     def _pooled_batches(self, sets: DescriptorSets) -> Iterator[tuple[np.ndarray, Encoded]]:
         """Indices of images, and what was pooled of them: several batches at once on the cores of a CPU."""
         threads = cores() if isinstance(sets.flat, np.ndarray) else 1
-        size = 1 if self.pooling == "clipped" else min(BATCH, -(-len(sets) // threads))
+        size = 1 if self.pooling == "sinkhorn" else min(BATCH, -(-len(sets) // threads))
         return in_threads(self._pool, batches(sets, size), threads)
 
     def _pool(self, batch: Batch) -> tuple[np.ndarray, Encoded]:

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 from faemb.arrays import to_numpy
 from faemb.component import Component
 from faemb.errors import FaembError, FormatError, InputError
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 FORMAT = "faemb-model"
 VERSION = 1

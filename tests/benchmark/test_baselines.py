@@ -10,11 +10,11 @@ from rendered import mean_ap_by_hand, rendered, tiny
 
 from cnn_networks import cells, network, picture, program
 from faemb.benchmark.baselines import Baseline, map_of
-from faemb.benchmark.bed import Bed
 from faemb.benchmark.command import Experiment, run_experiment
 from faemb.benchmark.datasets import open_dataset
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import CNN, TABLES, Choice
+from faemb.benchmark.workbench import Workbench
 from faemb.errors import InputError
 from faemb.features import CnnMap, LocalFeatures
 from faemb.features.cnn import rmac, spoc
@@ -41,11 +41,11 @@ EXTRACTOR = CnnMap(network(waves(), multiple=16, mean=127.5), scales=(1.0, 0.6))
 
 
 @pytest.fixture(scope="module")
-def bed(tmp_path_factory) -> Bed:
+def bench(tmp_path_factory) -> Workbench:
     place = tmp_path_factory.mktemp("cnn")
     rendered(place / "holidays")
     pictures(place / "learning", range(100, 140), (160, 120))
-    return Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+    return Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
 
 
 @pytest.mark.parametrize("size", [(96, 72), (64, 64), (101, 67), (200, 64), (64, 200)])
@@ -72,22 +72,22 @@ def test_an_image_without_features_has_an_empty_map():
 
 
 @pytest.mark.parametrize(("name", "pool"), [("SPoC", spoc), ("R-MAC", rmac)])
-def test_a_row_step_by_step(bed, name, pool):
-    row = Baseline({"method": name}, name, 5).answer(bed)
-    learning = np.stack([pool(EXTRACTOR.map(path)) for path in bed.learning[0][1]])
-    images = np.stack([pool(EXTRACTOR.map(path)) for path in bed.dataset.images])
+def test_a_row_step_by_step(bench, name, pool):
+    row = Baseline({"method": name}, name, 5).answer(bench)
+    learning = np.stack([pool(EXTRACTOR.map(path)) for path in bench.learning[0][1]])
+    images = np.stack([pool(EXTRACTOR.map(path)) for path in bench.dataset.images])
     vectors = unit_length(Rotation("whiten").fit(learning).transform(images)[:, :5])
     assert row.settings["D"] == 5
-    assert row.measures["mAP"] == pytest.approx(mean_ap_by_hand(vectors, bed.dataset), abs=0.01)
+    assert row.measures["mAP"] == pytest.approx(mean_ap_by_hand(vectors, bench.dataset), abs=0.01)
 
 
-def test_no_more_components_than_images_can_teach(bed):
-    assert Baseline({}, "SPoC", 500).answer(bed).settings["D"] == CHANNELS
+def test_no_more_components_than_images_can_teach(bench):
+    assert Baseline({}, "SPoC", 500).answer(bench).settings["D"] == CHANNELS
 
 
-def test_the_table(bed, tmp_path):
+def test_the_table(bench, tmp_path):
     asked = [[row] for row in TABLES[CNN].rows(Choice("holidays", maps=True, adapt=tiny))]
-    run = run_table(CNN, TABLES[CNN], asked, bed, tmp_path, {})
+    run = run_table(CNN, TABLES[CNN], asked, bench, tmp_path, {})
     assert [row.settings["method"] for row in run.rows[:4]] == ["SPoC", "SPoC", "R-MAC", "R-MAC"]
     assert run.rows[0].published == {"mAP": 80.2}
     assert [row.published["mAP"] for row in run.rows if row.settings["method"] == "F-FAemb +RN" and row.published] == [
@@ -102,18 +102,18 @@ def test_patches_have_no_map_to_pool():
     assert rows
 
 
-def test_keys_tell_rows_apart(bed):
+def test_keys_tell_rows_apart(bench):
     one = Baseline({"method": "SPoC"}, "SPoC", 5)
-    assert len({one.key(bed), replace(one, length=6).key(bed), replace(one, pooling="R-MAC").key(bed)}) == 3
+    assert len({one.key(bench), replace(one, length=6).key(bench), replace(one, pooling="R-MAC").key(bench)}) == 3
 
 
-def test_without_distractors(bed, tmp_path):
+def test_without_distractors(bench, tmp_path):
     experiment = Experiment(
-        bed.dataset.folder, (bed.learning[0][0],), EXTRACTOR, table=CNN, distractors=(bed.learning[0][0],)
+        bench.dataset.folder, (bench.learning[0][0],), EXTRACTOR, table=CNN, distractors=(bench.learning[0][0],)
     )
     with pytest.raises(InputError, match="is without distractors"):
         run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
 
 
-def test_the_encoder_is_told(bed):
-    assert Baseline({}, "SPoC", 5).answer(bed).encoder.startswith("SPoC, Rotation(")
+def test_the_encoder_is_told(bench):
+    assert Baseline({}, "SPoC", 5).answer(bench).encoder.startswith("SPoC, Rotation(")

@@ -14,13 +14,13 @@ from rendered import mean_ap_by_hand, rendered, tiny
 
 from faemb import Encoder
 from faemb.benchmark import distractors
-from faemb.benchmark.bed import Bed, stem_of
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import open_dataset
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
 from faemb.benchmark.tables import TABLES, Choice, table_named
+from faemb.benchmark.workbench import Workbench, stem_of
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
@@ -36,20 +36,20 @@ def in_one_thread(one_thread: None) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    place = tmp_path_factory.mktemp("bed")
+    place = tmp_path_factory.mktemp("bench")
     rendered(place / "holidays")
     pictures(place / "learning", range(100, 109), (160, 120))
     return place
 
 
 @pytest.fixture(scope="module")
-def bed(place) -> Bed:
+def bench(place) -> Workbench:
     return bed_in(place)
 
 
-def bed_in(place: Path, **options) -> Bed:
+def bed_in(place: Path, **options) -> Workbench:
     dataset = open_dataset(place / "holidays")
-    return Bed(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
+    return Workbench(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
 
 
 def miniature(name: str) -> Iterator[Asked]:
@@ -57,18 +57,18 @@ def miniature(name: str) -> Iterator[Asked]:
         yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
-def run_rows(name: str, asked: list[Asked], bed: Bed, out: Path) -> Run:
+def run_rows(name: str, asked: list[Asked], bench: Workbench, out: Path) -> Run:
     """Each row once."""
-    return run_table(name, TABLES[name], [[each] for each in asked], bed, out, {})
+    return run_table(name, TABLES[name], [[each] for each in asked], bench, out, {})
 
 
 RETRIEVAL = [name for name in TABLES if name not in ("timing", "convergence", "large", "cnn")]
 
 
 @pytest.mark.parametrize("name", RETRIEVAL)
-def test_every_table(bed, place, name, tmp_path):
+def test_every_table(bench, place, name, tmp_path):
     asked = list(miniature(name))
-    run = run_rows(name, asked, bed, tmp_path)
+    run = run_rows(name, asked, bench, tmp_path)
     assert len(run.rows) == len(asked) > 3
     if name != "short":  # where all lengths are those of the miniature
         assert len({str(dict(row.settings)) for row in run.rows}) == len(asked)
@@ -83,8 +83,8 @@ def test_anchors_are_as_many_as_a_row_says():
         assert row.encoder.embedding.n_anchors == row.settings["n"]
 
 
-def test_timing(bed, tmp_path):
-    run = run_rows("timing", list(miniature("timing")), bed, tmp_path)
+def test_timing(bench, tmp_path):
+    run = run_rows("timing", list(miniature("timing")), bench, tmp_path)
     assert [row.settings["method"] for row in run.rows] == ["VLAD", "Fisher", "Temb", "VLAT", "FAemb", "F-FAemb"]
     assert all(0 < value < 1e6 for row in run.rows for value in row.measures.values())
     assert {row.settings["method"]: row.published.get(PER_DESCRIPTOR) for row in run.rows} == {
@@ -92,8 +92,8 @@ def test_timing(bed, tmp_path):
     }  # fmt: skip
 
 
-def test_convergence(bed, tmp_path):
-    run = run_rows("convergence", list(miniature("convergence")), bed, tmp_path)
+def test_convergence(bench, tmp_path):
+    run = run_rows("convergence", list(miniature("convergence")), bench, tmp_path)
     for row in run.rows:
         assert len(row.series) > 2
         assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(row.series))
@@ -107,30 +107,30 @@ def test_published_numbers_stand_beside_their_settings():
     assert all(not row.published for row in TABLES["sota"].rows(Choice("")))
 
 
-def test_a_row_is_what_the_encoder_gives(bed):
+def test_a_row_is_what_the_encoder_gives(bench):
     """Fitted, pooled, finished and ranked step by step, or all at once by the encoder itself."""
     encoder = tiny(preset("f-faemb-8", rotation=True))
-    row = Retrieval({}, encoder).answer(bed)
-    learning = [bed.learning_sets[0][k] for k in range(len(bed.learning_sets[0]))]
+    row = Retrieval({}, encoder).answer(bench)
+    learning = [bench.learning_sets[0][k] for k in range(len(bench.learning_sets[0]))]
     encoder.fit(learning)
-    vectors = encoder.encode([bed.images[k] for k in range(len(bed.images))])
-    assert row.measures["mAP"] == pytest.approx(mean_ap_by_hand(vectors, bed.dataset), abs=1e-3)
+    vectors = encoder.encode([bench.images[k] for k in range(len(bench.images))])
+    assert row.measures["mAP"] == pytest.approx(mean_ap_by_hand(vectors, bench.dataset), abs=1e-3)
 
 
-def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bed):
+def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bench):
     plain, turned = tiny(preset("f-faemb-8")), tiny(preset("f-faemb-8", rotation=True, power=0.7, keep=5))
-    assert bed.key_of(stem_of(plain)) == bed.key_of(stem_of(turned))
-    assert bed.key_of(stem_of(plain)) != bed.key_of(stem_of(tiny(preset("f-faemb-8", pooling="sum"))))
+    assert bench.key_of(stem_of(plain)) == bench.key_of(stem_of(turned))
+    assert bench.key_of(stem_of(plain)) != bench.key_of(stem_of(tiny(preset("f-faemb-8", pooling="sum"))))
 
 
 class TestSeeds:
     def test_rows_are_means_of_what_each_seed_gives(self, place, tmp_path, monkeypatch):
         monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *said, **more: tiny(preset(*said, **more, keep=2)))
         said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=3, seed=5)
-        run, _ = run_experiment(said, tmp_path / "all", place / "cache", jobs=1)
+        run = run_experiment(said, tmp_path / "all", place / "cache", jobs=1)
         assert run.settings["seeds"] == "5, 6, 7"
         alone = [
-            run_experiment(replace(said, seeds=1, seed=seed), tmp_path / str(seed), place / "cache", jobs=1)[0].rows[0]
+            run_experiment(replace(said, seeds=1, seed=seed), tmp_path / str(seed), place / "cache", jobs=1).rows[0]
             for seed in (5, 6, 7)
         ]
         scores = [row.measures["mAP"] for row in alone]
@@ -147,27 +147,27 @@ class TestSeeds:
 
 
 def test_whitenings_share_the_statistics_of_their_embedding(place, tmp_path, monkeypatch):
-    bed = Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    bench = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     stem = stem_of(tiny(preset("f-faemb-8")))
-    bed.fitted(stem)
-    sample = bed._sample(stem.seed)
+    bench.fitted(stem)
+    sample = bench._sample(stem.seed)
     learned = [
         deepcopy(stem).set_params(whitening__discard=n, whitening__floor=floor) for n, floor in ((3, 0.1), (0, 0.0))
     ]
     expected = [deepcopy(each).fit(sample) for each in learned]
     monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
     for each, whole in zip(learned, expected, strict=True):
-        got = bed.fitted(each)
+        got = bench.fitted(each)
         np.testing.assert_allclose(
             got.whitening.matrix_, whole.whitening.matrix_, atol=1e-5 * whole.whitening.matrix_.max()
         )
         np.testing.assert_array_equal(got.embedding.anchors_, whole.embedding.anchors_)
 
 
-def test_rotation_of_clipped_pooling_is_learned_from_exactly_pooled_images(bed, place, tmp_path):
-    other = Bed(bed.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
-    clipped = other.pooled(tiny(preset("f-faemb-8", pooling="clipped")))
-    exact = bed.pooled(tiny(preset("f-faemb-8", pooling="exact")))
+def test_rotation_of_sinkhorn_pooling_is_learned_from_democratically_pooled_images(bench, place, tmp_path):
+    other = Workbench(bench.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    clipped = other.pooled(tiny(preset("f-faemb-8", pooling="sinkhorn")))
+    exact = bench.pooled(tiny(preset("f-faemb-8", pooling="democratic")))
     np.testing.assert_allclose(clipped.learning, exact.learning, atol=1e-4)
     assert np.abs(clipped.images - exact.images).max() > 1e-3
 
@@ -176,28 +176,28 @@ def test_learned_and_pooled_on_a_device(place, tmp_path):
     """The device is used to learn as well; PyTorch on the CPU stands for a GPU."""
     pytest.importorskip("torch")
     encoder = tiny(preset("f-faemb-8"))
-    here = Bed(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
-    there = Bed(here.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1, device="torch:cpu")
+    here = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+    there = Workbench(here.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1, device="torch:cpu")
     score = Retrieval({}, encoder).answer(there).measures["mAP"]
     assert "torch" in type(there.fitted(stem_of(encoder)).embedding.anchors_).__module__
     assert score == pytest.approx(Retrieval({}, encoder).answer(here).measures["mAP"], abs=3)
 
 
-def test_a_run_goes_on_where_it_stopped(bed, tmp_path, monkeypatch):
+def test_a_run_goes_on_where_it_stopped(bench, tmp_path, monkeypatch):
     asked = list(miniature("binary"))
-    first = run_rows("binary", asked[:3], bed, tmp_path)
+    first = run_rows("binary", asked[:3], bench, tmp_path)
     with (tmp_path / JOURNAL).open("a") as file:
         file.write('{"key": "cut sho')
     done, answer = [], Retrieval.answer
-    monkeypatch.setattr(Retrieval, "answer", lambda row, bed: done.append(row) or answer(row, bed))
-    whole = run_rows("binary", asked, bed, tmp_path)
+    monkeypatch.setattr(Retrieval, "answer", lambda row, bench: done.append(row) or answer(row, bench))
+    whole = run_rows("binary", asked, bench, tmp_path)
     assert done == asked[3:]
     assert whole.rows[:3] == first.rows
 
 
-def test_another_run_takes_everything_from_the_cache(bed, place, monkeypatch, tmp_path):
+def test_another_run_takes_everything_from_the_cache(bench, place, monkeypatch, tmp_path):
     asked = list(miniature("anchors"))[:2]
-    before = run_rows("anchors", asked, bed, tmp_path / "one")
+    before = run_rows("anchors", asked, bench, tmp_path / "one")
     monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
     monkeypatch.setattr(Encoder, "pool", lambda *call, **options: pytest.fail("pooled again"))
     monkeypatch.setattr(HessianAffine, "describe", lambda *call: pytest.fail("extracted again"))
@@ -221,13 +221,13 @@ def test_the_same_queries_in_another_order_are_other_data(place, tmp_path):
     keys = []
     for ordered in (lines, lines[::-1]):
         (folder / "gt.tsv").write_text("".join(["query\trelevant\tjunk\tbbox_x1y1x2y2\n", *ordered]))
-        bed = Bed(open_dataset(folder), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
-        keys.append(bed.key_of(tiny(preset("f-faemb-8"))))
+        bench = Workbench(open_dataset(folder), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+        keys.append(bench.key_of(tiny(preset("f-faemb-8"))))
     assert keys[0] != keys[1]
 
 
-def test_statistics_that_were_deleted_are_computed_again(bed, place, tmp_path):
-    other = Bed(bed.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+def test_statistics_that_were_deleted_are_computed_again(bench, place, tmp_path):
+    other = Workbench(bench.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     stem = stem_of(tiny(preset("f-faemb-8")))
     before = other.fitted(stem).whitening.matrix_
     for path in (tmp_path / "cache").rglob("spectrum.npz"):
@@ -240,11 +240,11 @@ def test_a_box_selects_features_of_the_query(place, tmp_path):
     (tmp_path / "set" / "gt.tsv").write_text(
         "query\trelevant\tjunk\tbbox_x1y1x2y2\n100000.png\t100001.png,100002.png\t\t10,10,120,100\n"
     )
-    bed = Bed(open_dataset(tmp_path / "set"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
-    whole = bed.images.features(0)
-    assert 0 < len(bed.query_sets[0]) < len(whole)
-    np.testing.assert_array_equal(bed.query_sets[0], whole.inside((10, 10, 120, 100)).descriptors)
-    assert 0 < Retrieval({}, tiny(preset("f-faemb-8"))).answer(bed).measures["mAP"] <= 100
+    bench = Workbench(open_dataset(tmp_path / "set"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    whole = bench.images.features(0)
+    assert 0 < len(bench.query_sets[0]) < len(whole)
+    np.testing.assert_array_equal(bench.query_sets[0], whole.inside((10, 10, 120, 100)).descriptors)
+    assert 0 < Retrieval({}, tiny(preset("f-faemb-8"))).answer(bench).measures["mAP"] <= 100
 
 
 @pytest.fixture(scope="module")
@@ -257,13 +257,13 @@ def crowd(place) -> Path:
 
 
 class TestDistractors:
-    def among(self, place, crowd) -> Bed:
+    def among(self, place, crowd) -> Workbench:
         dataset = open_dataset(place / "holidays").with_distractors(crowd)
-        return Bed(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+        return Workbench(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
 
     @pytest.mark.parametrize("shard", [4, 1024])
     @pytest.mark.parametrize("bits", [None, 8])
-    def test_the_same_as_in_one_ranking(self, place, crowd, bed, monkeypatch, tmp_path, shard, bits):
+    def test_the_same_as_in_one_ranking(self, place, crowd, bench, monkeypatch, tmp_path, shard, bits):
         monkeypatch.setattr("faemb.benchmark.distractors.SHARD", shard)
         asked = Retrieval({"shard": shard}, tiny(preset("f-faemb-8", rotation=True)), bits=bits)
         (row,) = run_rows("large", [asked], self.among(place, crowd), tmp_path).rows
@@ -272,10 +272,10 @@ class TestDistractors:
             name = f"9{path.stem}01.png" if path.stem.isdigit() else "999901.png"  # groups without a query
             if path.stem != "broken":
                 shutil.copy(path, together / name)
-        whole = Bed(open_dataset(together), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
-        assert len(whole.dataset.queries) == len(bed.dataset.queries)
+        whole = Workbench(open_dataset(together), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+        assert len(whole.dataset.queries) == len(bench.dataset.queries)
         assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
-        assert row.measures["mAP"] <= asked.answer(bed).measures["mAP"] + 1e-9
+        assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
 
     def test_images_are_described_once_for_all_rows(self, place, crowd, tmp_path, monkeypatch):
         seen = []
@@ -285,9 +285,9 @@ class TestDistractors:
             for name in ("temb-64", "f-faemb-8")
             for keep in (4, 8)
         ]
-        bed = self.among(place, crowd)
-        run = run_rows("large", asked, bed, tmp_path / "one")
-        run_rows("large", asked, bed, tmp_path / "two")
+        bench = self.among(place, crowd)
+        run = run_rows("large", asked, bench, tmp_path / "one")
+        run_rows("large", asked, bench, tmp_path / "two")
         assert len(run.rows) == 4
         assert len(seen) <= 1
         assert [used.images for used in run.distractors] == [11]
@@ -303,7 +303,7 @@ class TestDistractors:
 
 def _counting(seen: list[int]):
     real = distractors._descriptors
-    return lambda paths, bed: seen.append(len(paths)) or real(paths, bed)
+    return lambda paths, bench: seen.append(len(paths)) or real(paths, bench)
 
 
 class TestExperiment:

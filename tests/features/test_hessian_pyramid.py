@@ -123,7 +123,7 @@ def test_the_smallest_image_has_one_octave_more_when_it_is_enlarged() -> None:
     ]
 
 
-# Places
+# Sources
 
 
 @pytest.mark.parametrize("shape", [(13, 13), (20, 31), (31, 20), (2, 2), (1, 5)])

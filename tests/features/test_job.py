@@ -22,7 +22,7 @@ from faemb.features import Extractor, HessianAffine, Image, LocalFeatures, extra
 from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
 from faemb.features.local_features import frames_from
-from faemb.parallel import WorkerDied
+from faemb.runtime.parallel import WorkerDied
 from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 

@@ -86,16 +86,16 @@ def test_sum_gives_every_descriptor_weight_one(gram: Gram) -> None:
     np.testing.assert_array_equal(to_numpy(weights(gram, "sum", gram.embedded._x)[0]), to_numpy(gram.real))
 
 
-def test_exact_makes_contributions_equal(gram: Gram) -> None:
-    rows, w = explicit_rows(gram), to_numpy(weights(gram, "exact", gram.embedded._x)[0])
+def test_democratic_makes_contributions_equal(gram: Gram) -> None:
+    rows, w = explicit_rows(gram), to_numpy(weights(gram, "democratic", gram.embedded._x)[0])
     for image in (1, 2):  # the first has more descriptors than the whitened space can hold on one side
         on = to_numpy(gram.real)[image]
         kernel = rows[image, on] @ rows[image, on].T
         np.testing.assert_allclose(w[image, on] * (kernel @ w[image, on]), 1, atol=0.011)
 
 
-def test_clipped_is_ten_sinkhorn_iterations_on_the_clipped_matrix(gram: Gram) -> None:
-    rows, got = explicit_rows(gram), to_numpy(weights(gram, "clipped", gram.embedded._x)[0])
+def test_sinkhorn_is_ten_sinkhorn_iterations_on_the_clipped_matrix(gram: Gram) -> None:
+    rows, got = explicit_rows(gram), to_numpy(weights(gram, "sinkhorn", gram.embedded._x)[0])
     for image, real in enumerate(to_numpy(gram.real)):
         kernel = np.maximum(rows[image, real] @ rows[image, real].T, 0)
         w = np.ones(real.sum())
@@ -123,11 +123,11 @@ def test_a_descriptor_with_a_zero_embedding_has_no_vote(backend: Backend) -> Non
     real = backend.array(np.ones((1, 3), bool))
     gram = Gram(method.operator(x, real), real)
     np.testing.assert_array_equal(to_numpy(gram.votes)[0], [False, True, True])
-    w = to_numpy(weights(gram, "exact", x)[0])[0]
+    w = to_numpy(weights(gram, "democratic", x)[0])[0]
     assert w[0] == 0
     assert (w[1:] > 0).all()
 
 
 def test_an_unknown_name_is_explained(gram: Gram) -> None:
-    with pytest.raises(InputError, match="expected one of sum, exact, clipped, gmp"):
+    with pytest.raises(InputError, match="expected one of sum, democratic, sinkhorn, gmp"):
         weights(gram, "max", gram.embedded._x)

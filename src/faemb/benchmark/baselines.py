@@ -12,10 +12,10 @@ from itertools import repeat
 import numpy as np
 from jaxtyping import Float
 
-from faemb.benchmark.bed import Bed
 from faemb.benchmark.rows import Asked
 from faemb.benchmark.run import Row
 from faemb.benchmark.scoring import measured, similarities
+from faemb.benchmark.workbench import Workbench
 from faemb.features import LocalFeatures
 from faemb.features.cnn import rmac, spoc
 from faemb.normalise import unit_length
@@ -33,21 +33,21 @@ class Baseline(Asked):
     length: int
     published: Mapping[str, float] = field(default_factory=dict)
 
-    def key(self, bed: Bed) -> str:
-        return bed.key_of(None, *self._named(), self.pooling, str(self.length))
+    def key(self, bench: Workbench) -> str:
+        return bench.key_of(None, *self._named(), self.pooling, str(self.length))
 
-    def answer(self, bed: Bed) -> Row:
+    def answer(self, bench: Workbench) -> Row:
         start = time.monotonic()
-        learning = np.concatenate([self._vectors(stored.all()) for stored in bed.learning_sets])
-        boxed = [query.box is not None for query in bed.dataset.queries]
-        images, queries = self._vectors(bed.images.all()), self._vectors(bed.query_features, boxed)
+        learning = np.concatenate([self._vectors(stored.all()) for stored in bench.learning_sets])
+        boxed = [query.box is not None for query in bench.dataset.queries]
+        images, queries = self._vectors(bench.images.all()), self._vectors(bench.query_features, boxed)
         middle = time.monotonic()
         axes = Rotation("whiten", max_axes=self.length).fit(learning[np.any(learning != 0, axis=1)])
         length = min(self.length, len(axes.axes_))
         scores = similarities(_shortened(axes, queries, length), _shortened(axes, images, length))
         return Row(
             settings={**self.settings, "D": length},
-            measures=measured(bed.dataset, scores),
+            measures=measured(bench.dataset, scores),
             published=self.published,
             seconds={"pool": middle - start, "finish and search": time.monotonic() - middle},
             encoder=f"{self.pooling}, {axes!r}",

@@ -5,17 +5,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from faemb.benchmark.bed import Bed
 from faemb.benchmark.datasets import Dataset, open_dataset
-from faemb.benchmark.plots import save_plots
-from faemb.benchmark.report import write_report
 from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
-from faemb.errors import InputError, MissingExtraError
+from faemb.benchmark.workbench import Workbench
+from faemb.errors import InputError
 from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor
-from faemb.progress import Progress
+from faemb.runtime import Progress
 from faemb.settings import require_whole
 
 _PAPER_DATASETS = {"holidays": "holidays", "oxford": "oxford5k"}
@@ -55,8 +53,8 @@ def run_experiment(
     device: str = "cpu",
     jobs: int | None = None,
     progress: Progress | None = None,
-) -> tuple[Run, list[Path]]:
-    """The run, and the files that were written of it."""
+) -> Run:
+    """The result; rows that are done lie in `out`, so that an interrupted run continues there."""
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
     dataset = open_dataset(experiment.dataset, experiment.kind)
@@ -73,11 +71,12 @@ def run_experiment(
     name, table = _table(experiment)
     choices = list(_choices(experiment, dataset))
     asked = list(zip(*(table.rows(choice) for choice in choices), strict=True))
-    bed = Bed(dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress)
-    _require_enough_to_learn_from(chain(*asked), sum(len(images) for _, images in bed.learning))
+    bench = Workbench(
+        dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress
+    )
+    _require_enough_to_learn_from(chain(*asked), sum(len(images) for _, images in bench.learning))
     seeds = {"seeds": ", ".join(str(choice.seed) for choice in choices)}
-    run = run_table(name, table, asked, bed, out, seeds)
-    return run, [*write_report(run, out, plots := _plots(run, out)), *plots]
+    return run_table(name, table, asked, bench, out, seeds)
 
 
 def _table(experiment: Experiment) -> tuple[str, TableOf]:
@@ -113,11 +112,3 @@ def _require_enough_to_learn_from(asked: Iterable[Asked], images: int) -> None:
             f"codes of {bits} bits need more than {bits} images to learn from, and there are {images}; "
             "give more folders, with --learn for each"
         )
-
-
-def _plots(run: Run, folder: Path) -> list[Path]:
-    """None where matplotlib is not installed: the numbers are there all the same."""
-    try:
-        return save_plots(run, folder)
-    except MissingExtraError:
-        return []

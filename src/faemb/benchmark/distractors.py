@@ -12,59 +12,63 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.arrays import to_numpy
-from faemb.benchmark.bed import Bed, kept, stem_of
 from faemb.benchmark.scoring import Scores, distractors_before
+from faemb.benchmark.workbench import Workbench, kept, stem_of
 from faemb.encoder import Encoder
 from faemb.features import Extractor
-from faemb.parallel import spread
+from faemb.runtime.parallel import spread
 
 SHARD = 1024
 
 
-def pool_distractors(bed: Bed, encoders: Iterable[Encoder]) -> None:
+def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
     """Pool all of them by all of these encoders in one pass: images are by far the most work."""
-    stems = {bed.key_of(stem): stem for stem in map(stem_of, encoders)}
+    stems = {bench.key_of(stem): stem for stem in map(stem_of, encoders)}
     fitted: dict[str, Encoder] = {}
     done = 0
-    for number, paths in enumerate(_shards(bed)):
-        bed.report("distractors", done, bed.checked.distractors.files)
-        missing = [key for key, stem in stems.items() if not _file(bed, stem, number).exists()]
+    for number, paths in enumerate(_shards(bench)):
+        bench.report("distractors", done, bench.checked.distractors.files)
+        missing = [key for key, stem in stems.items() if not _file(bench, stem, number).exists()]
         if missing:
-            sets = _descriptors(paths, bed)
+            sets = _descriptors(paths, bench)
             for key in missing:
-                encoder = fitted.get(key) or fitted.setdefault(key, bed.fitted(stems[key]))
+                encoder = fitted.get(key) or fitted.setdefault(key, bench.fitted(stems[key]))
                 vectors = to_numpy(encoder.pool(sets)).astype(np.float16)
-                kept(_file(bed, stems[key], number), lambda vectors=vectors: vectors)  # type: ignore[misc]
+                kept(_file(bench, stems[key], number), lambda vectors=vectors: vectors)  # type: ignore[misc]
         done += len(paths)
-    bed.report("distractors", done, done)
+    bench.report("distractors", done, done)
 
 
 def counted_before(
-    bed: Bed, encoder: Encoder, finish: Callable[[np.ndarray], np.ndarray], scores: Scores, score: Callable[..., Scores]
+    bench: Workbench,
+    encoder: Encoder,
+    finish: Callable[[np.ndarray], np.ndarray],
+    scores: Scores,
+    score: Callable[..., Scores],
 ) -> Int[np.ndarray, "Q N"]:
     """How many distractors come before each image, for each query; `finish` and `score` are the row's own."""
     total = np.zeros(scores.shape, np.int64)
     stem = stem_of(encoder)
-    for number, _ in enumerate(_shards(bed)):
-        pooled: Float[np.ndarray, "n D"] = np.load(_file(bed, stem, number), allow_pickle=False).astype(np.float32)
+    for number, _ in enumerate(_shards(bench)):
+        pooled: Float[np.ndarray, "n D"] = np.load(_file(bench, stem, number), allow_pickle=False).astype(np.float32)
         total += distractors_before(scores, score(finish(pooled)))
     return total
 
 
-def _shards(bed: Bed) -> Iterator[list[Path]]:
-    images = bed.dataset.distractor_images()
+def _shards(bench: Workbench) -> Iterator[list[Path]]:
+    images = bench.dataset.distractor_images()
     while shard := list(islice(images, SHARD)):
         yield shard
 
 
-def _file(bed: Bed, stem: Encoder, number: int) -> Path:
-    key = bed.key_of(stem, bed.checked.distractors.checksum, str(SHARD))
-    return bed.cache / "distractors" / key / f"{number:06}.npy"
+def _file(bench: Workbench, stem: Encoder, number: int) -> Path:
+    key = bench.key_of(stem, bench.checked.distractors.checksum, str(SHARD))
+    return bench.cache / "distractors" / key / f"{number:06}.npy"
 
 
-def _descriptors(paths: list[Path], bed: Bed) -> list[np.ndarray]:
-    found = dict.fromkeys(paths, np.zeros((0, bed.images[0].shape[1]), np.float32))
-    for path, outcome in spread(_Describe(bed.extractor), paths, jobs=bed.jobs):
+def _descriptors(paths: list[Path], bench: Workbench) -> list[np.ndarray]:
+    found = dict.fromkeys(paths, np.zeros((0, bench.images[0].shape[1]), np.float32))
+    for path, outcome in spread(_Describe(bench.extractor), paths, jobs=bench.jobs):
         if not isinstance(outcome, Exception):
             found[path] = outcome
     return list(found.values())

@@ -11,7 +11,7 @@ from faemb.errors import InputError
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.files.npz import read_npz
 from faemb.features.job import extract_folder
-from faemb.progress import Progress
+from faemb.runtime import Progress
 
 
 class StoredFeatures(Sequence[np.ndarray]):

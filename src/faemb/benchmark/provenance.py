@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from faemb.benchmark.datasets import COMPLETE
+from faemb.benchmark.formatting import common, duration, setting
 from faemb.benchmark.run import Run, Used, Value
-from faemb.benchmark.tabular import common, duration, setting
 
 CAUTION = "The data are not known to be the paper's: its numbers are comparable only if the data are."
 

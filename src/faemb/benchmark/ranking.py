@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from faemb.benchmark.formatting import is_cost, main_measure, telling
 from faemb.benchmark.run import Row, Run
-from faemb.benchmark.tabular import is_cost, main_measure, telling
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a row of a table asks for, and how it is answered on a test bed."""
+"""What a row of a table asks for, and how it is answered on a workbench."""
 
 import json
 import time
@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from faemb.benchmark.bed import Bed, Pooled
 from faemb.benchmark.distractors import counted_before
 from faemb.benchmark.run import Row, Value
 from faemb.benchmark.scoring import Scores, measured, similarities
 from faemb.benchmark.stopwatch import best_seconds
+from faemb.benchmark.workbench import Pooled, Workbench
 from faemb.binary import ITQ, hamming
 from faemb.encoder import Encoder
 
@@ -31,10 +31,10 @@ class Asked(ABC):
     """What distinguishes the row, for people."""
 
     @abstractmethod
-    def answer(self, bed: Bed) -> Row: ...
+    def answer(self, bench: Workbench) -> Row: ...
 
     @abstractmethod
-    def key(self, bed: Bed) -> str:
+    def key(self, bench: Workbench) -> str:
         """A name for this row on these data."""
 
     def _named(self) -> tuple[str, str]:
@@ -46,8 +46,8 @@ class _OfAnEncoder(Asked):
     encoder: Encoder
     published: Mapping[str, float] = field(default_factory=dict)
 
-    def key(self, bed: Bed) -> str:
-        return bed.key_of(self.encoder, *self._named())
+    def key(self, bench: Workbench) -> str:
+        return bench.key_of(self.encoder, *self._named())
 
 
 @dataclass(frozen=True)
@@ -56,34 +56,34 @@ class Retrieval(_OfAnEncoder):
 
     bits: int | None = None
 
-    def answer(self, bed: Bed) -> Row:
+    def answer(self, bench: Workbench) -> Row:
         start = time.monotonic()
-        pooled = bed.pooled(self.encoder)
+        pooled = bench.pooled(self.encoder)
         middle = time.monotonic()
         last = finishing(self.encoder, pooled)
         vectors = Pooled(*map(last.finish, pooled))
         score = _scorer(vectors, self.bits, self.encoder.seed)
         scores, before = score(vectors.images), None
-        if bed.dataset.distractors:
-            before = counted_before(bed, self.encoder, last.finish, scores, score)
+        if bench.dataset.distractors:
+            before = counted_before(bench, self.encoder, last.finish, scores, score)
         return Row(
             settings={**self.settings, "D": int(vectors.images.shape[1])},
-            measures=measured(bed.dataset, scores, before),
+            measures=measured(bench.dataset, scores, before),
             published=self.published,
             seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
             encoder=repr(self.encoder),
         )
 
-    def key(self, bed: Bed) -> str:
-        return f"{super().key(bed)}-{self.bits or 0}-{bed.checked.distractors.checksum[:12]}"
+    def key(self, bench: Workbench) -> str:
+        return f"{super().key(bench)}-{self.bits or 0}-{bench.checked.distractors.checksum[:12]}"
 
 
 @dataclass(frozen=True)
 class Timing(_OfAnEncoder):
     """How long it takes to embed one descriptor, on one core: as a term of a sum, and as a vector of its own."""
 
-    def answer(self, bed: Bed) -> Row:
-        x = bed.projected_sample(self.encoder, _TIMED)
+    def answer(self, bench: Workbench) -> Row:
+        x = bench.projected_sample(self.encoder, _TIMED)
         method = deepcopy(self.encoder.embedding).fit(x)
         ones, few = np.ones(len(x), x.dtype), x[: len(x) // 10]
         with threadpool_limits(1):
@@ -101,9 +101,9 @@ class Timing(_OfAnEncoder):
 class Convergence(_OfAnEncoder):
     """The objective of Algorithm 1 after each of its half-steps."""
 
-    def answer(self, bed: Bed) -> Row:
+    def answer(self, bench: Workbench) -> Row:
         start = time.monotonic()
-        x = bed.projected_sample(self.encoder, _LEARNED)
+        x = bench.projected_sample(self.encoder, _LEARNED)
         method: Any = deepcopy(self.encoder.embedding).fit(x)
         series = tuple(map(float, method.history_))
         return Row(

@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from faemb.errors import FormatError, InputError
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 FILE = "run.json"
 VERSION = 2

@@ -11,11 +11,11 @@ from importlib import metadata
 from pathlib import Path
 
 import faemb
-from faemb.benchmark.bed import Bed
 from faemb.benchmark.distractors import pool_distractors
 from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Row, Run, Used, Value, averaged
 from faemb.benchmark.tables import TableOf
+from faemb.benchmark.workbench import Workbench
 from faemb.errors import FaembError
 
 JOURNAL = "rows.jsonl"
@@ -23,30 +23,35 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "opencv-python-headless", "torch"
 
 
 def run_table(
-    name: str, table: TableOf, asked: Sequence[Sequence[Asked]], bed: Bed, out: Path, settings: Mapping[str, Value]
+    name: str,
+    table: TableOf,
+    asked: Sequence[Sequence[Asked]],
+    bench: Workbench,
+    out: Path,
+    settings: Mapping[str, Value],
 ) -> Run:
     """All rows, each asked once or with several seeds.
 
     Those that an earlier run in this folder has done, on the same data, are taken from there.
     """
     started, begun = datetime.now(UTC), time.monotonic()
-    bed.report("rows", 0, len(asked))
-    journal = Journal(out / JOURNAL, bed)
-    if bed.dataset.distractors:
-        pool_distractors(bed, [each.encoder for same in asked for each in same if isinstance(each, Retrieval)])
+    bench.report("rows", 0, len(asked))
+    journal = Journal(out / JOURNAL, bench)
+    if bench.dataset.distractors:
+        pool_distractors(bench, [each.encoder for same in asked for each in same if isinstance(each, Retrieval)])
     rows = []
     for done, same in enumerate(asked, 1):
-        rows.append(averaged([journal.row(each) or journal.keep(each, each.answer(bed)) for each in same]))
-        bed.report("rows", done, len(asked))
+        rows.append(averaged([journal.row(each) or journal.keep(each, each.answer(bench)) for each in same]))
+        bench.report("rows", done, len(asked))
     return Run(
         table=name,
         title=table.title,
-        dataset=Used(bed.dataset.name, len(bed.dataset.images), bed.checked.images.checksum, bed.dataset.note),
-        queries=len(bed.dataset.queries),
-        labels=bed.checked.labels,
-        learning=bed.learned_from,
-        distractors=_distractors(bed),
-        settings={"features": repr(bed.extractor), "device": bed.device, **settings},
+        dataset=Used(bench.dataset.name, len(bench.dataset.images), bench.checked.images.checksum, bench.dataset.note),
+        queries=len(bench.dataset.queries),
+        labels=bench.checked.labels,
+        learning=bench.learned_from,
+        distractors=_distractors(bench),
+        settings={"features": repr(bench.extractor), "device": bench.device, **settings},
         versions=_versions(),
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - begun,
@@ -58,8 +63,8 @@ def run_table(
 class Journal:
     """Rows that are done, one line each, under the fingerprint of everything that they depend on."""
 
-    def __init__(self, path: Path, bed: Bed) -> None:
-        self._path, self._bed = path, bed
+    def __init__(self, path: Path, bench: Workbench) -> None:
+        self._path, self._bed = path, bench
         self._rows: dict[str, Row] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -94,11 +99,11 @@ class Journal:
         return asked.key(self._bed)
 
 
-def _distractors(bed: Bed) -> tuple[Used, ...]:
-    if not bed.dataset.distractors:
+def _distractors(bench: Workbench) -> tuple[Used, ...]:
+    if not bench.dataset.distractors:
         return ()
-    names = ", ".join(folder.resolve().name for folder in bed.dataset.distractors)
-    return (Used(names, bed.checked.distractors.files, bed.checked.distractors.checksum),)
+    names = ", ".join(folder.resolve().name for folder in bench.dataset.distractors)
+    return (Used(names, bench.checked.distractors.files, bench.checked.distractors.checksum),)
 
 
 def _versions() -> dict[str, str]:

@@ -49,12 +49,12 @@ def embeddings(choice: Choice) -> Iterator[Asked]:
     """The paper aggregates with negative similarities clipped: its numbers stand beside that pooling."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
-        for pooling in ("sum", "clipped", "exact"):
+        for pooling in ("sum", "sinkhorn", "democratic"):
             for rotation in (False, True):
                 settings: dict[str, Value] = {"method": METHODS[family], "n": n, "pooling": pooling, "RN": rotation}
                 encoder = _preset(f"{family}-{n}", choice, rotation=rotation, pooling=pooling)
                 printed = _published("sota", choice, method=_with_rn(METHODS[family], rotation), n=n)
-                yield Retrieval(settings, encoder, printed if pooling == "clipped" else {})
+                yield Retrieval(settings, encoder, printed if pooling == "sinkhorn" else {})
 
 
 def anchors(choice: Choice) -> Iterator[Asked]:

@@ -69,6 +69,7 @@ def benchmark(
     Example: faemb benchmark data/holidays --learn data/flickr --table embeddings
     """
     from faemb.benchmark.command import Experiment, run_experiment
+    from faemb.pages.report import terminal_table, write_run
 
     experiment = Experiment(
         dataset=dataset,
@@ -86,12 +87,11 @@ def benchmark(
     )
     folder = out or Path("runs") / experiment.name
     with Live(quiet) as progress:
-        run, written = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
+        run = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
+    written = write_run(run, folder)
     if json is not None:
         run.write(json)
     if not quiet:
-        from faemb.benchmark.report import terminal_table
-
         print_table(terminal_table(run))
         result(f"written to {', '.join(map(str, written))}")
 
@@ -143,8 +143,8 @@ def leaderboard(
 
     Example: faemb leaderboard runs/sota runs/binary --out leaderboard.html
     """
-    from faemb.benchmark.leaderboard import leaderboard as page
-    from faemb.page import save_page
+    from faemb.pages.document import save_page
+    from faemb.pages.leaderboard import leaderboard as page
 
     save_page(out, page(runs, **({} if title is None else {"title": title})))
     if not quiet:

@@ -187,8 +187,8 @@ def search(
     for fault in faults:
         warning(fault)
     if html is not None:
-        from faemb.contact_sheet import answers_page
-        from faemb.page import save_page
+        from faemb.pages.contact_sheet import answers_page
+        from faemb.pages.document import save_page
 
         save_page(html, answers_page(answers, title=f"Search in {collection.name}", box=region))
     if json:
@@ -219,8 +219,8 @@ def duplicates(
         said = {} if threshold is None else {"threshold": threshold}
         groups = opened.duplicates(**said, index=index, progress=progress)
     if html is not None:
-        from faemb.contact_sheet import groups_page
-        from faemb.page import save_page
+        from faemb.pages.contact_sheet import groups_page
+        from faemb.pages.document import save_page
 
         save_page(html, groups_page(groups, title=f"Duplicates in {collection.name}"))
     if json:

@@ -39,7 +39,7 @@ def fit(
     Example: faemb fit photos --out photos.model --preset small
     """
     from faemb.collection import fit_model, new_model
-    from faemb.collection.without import require_place
+    from faemb.collection.temporary import require_place
 
     require_place(out)
     extractor = collection_extractor(detector, network, max_features, rotation_invariant, max_side)

@@ -1,10 +1,10 @@
 """Collections: pictures in a folder on disk that can be searched, added to and removed from, for years."""
 
-from faemb.collection.answers import Answer, Group, Hit, Info
 from faemb.collection.collection import Collection
 from faemb.collection.model import Model, new_model
-from faemb.collection.places import Places, images_in
-from faemb.collection.without import encode_images, fit_model
+from faemb.collection.results import Answer, Group, Hit, Info
+from faemb.collection.sources import Sources, images_in
+from faemb.collection.temporary import encode_images, fit_model
 from faemb.collection.writing import Report
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "Hit",
     "Info",
     "Model",
-    "Places",
     "Report",
+    "Sources",
     "encode_images",
     "fit_model",
     "images_in",

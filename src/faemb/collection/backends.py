@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 
 from faemb.collection.model import Coded
 from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
-from faemb.storage import replacing
 
 EXACT_UP_TO = 200_000
 _GRAPH_LINKS, _GRAPH_EFFORT = 32, 200

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from faemb.errors import FaembError, FormatError
-from faemb.storage import sync_folder
+from faemb.runtime.storage import sync_folder
 
 FORMAT = "faemb-collection"
 VERSION = 1

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from faemb.collection.answers import Answer, Group, Hit, Info
 from faemb.collection.backends import BACKENDS, backend_for
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, mend
@@ -23,14 +22,15 @@ from faemb.collection.duplicates import DEFAULT_THRESHOLD, FEW_FEATURES, connect
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.places import images_in, is_below, is_gone
 from faemb.collection.queries import described
 from faemb.collection.reading import View
+from faemb.collection.results import Answer, Group, Hit, Info
+from faemb.collection.sources import images_in, is_below, is_gone
 from faemb.collection.writing import Report, Writer, only_writer, stored_features
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.folders import Found, find_images
-from faemb.progress import Progress, silent
+from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from faemb.collection.backends import Backend
 from faemb.collection.model import Coded
 from faemb.collection.reading import View
-from faemb.progress import Progress
+from faemb.runtime import Progress
 
 DEFAULT_THRESHOLD = 0.3
 _NEIGHBOURS = 32

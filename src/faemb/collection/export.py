@@ -11,7 +11,7 @@ from faemb.collection.backends import faiss
 from faemb.collection.reading import View
 from faemb.errors import InputError, MissingExtraError
 from faemb.features.files.vecs import write_fvecs
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
 

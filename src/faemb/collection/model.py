@@ -21,8 +21,8 @@ from faemb.errors import FormatError, InputError
 from faemb.features import Extractor, HessianAffine
 from faemb.normalise import unit_length
 from faemb.presets import COLLECTION, preset, shrunk
-from faemb.progress import Progress
 from faemb.rotation import Rotation
+from faemb.runtime import Progress
 from faemb.sets import portions, some
 
 FEATURES = 2000

@@ -6,7 +6,7 @@ from typing import Any
 
 from faemb.errors import FaembError
 from faemb.features import Extractor, LocalFeatures
-from faemb.parallel import spread
+from faemb.runtime.parallel import spread
 
 _FEW = 8
 """So many queries are done before the workers would have started."""

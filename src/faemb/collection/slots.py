@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from faemb.errors import FaembError, FormatError
-from faemb.storage import sync_folder
+from faemb.runtime.storage import sync_folder
 
 
 class SlotFile:

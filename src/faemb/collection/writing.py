@@ -24,10 +24,10 @@ from faemb.collection.slots import SlotFile, read_at, write_at
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor
 from faemb.features.job import content_hash
-from faemb.parallel import spread
-from faemb.progress import Progress, silent
+from faemb.runtime import Progress, silent
+from faemb.runtime.parallel import spread
+from faemb.runtime.storage import sync_folder
 from faemb.sets import PORTION, PORTION_DESCRIPTORS
-from faemb.storage import sync_folder
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 LEARNING_IMAGES = 1500

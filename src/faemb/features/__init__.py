@@ -6,7 +6,6 @@ read_features("photo.siftgeo")                               features that anoth
 extract_folder("photos", "features", HessianAffine())        many images, on all cores, resumable
 """
 
-from faemb.features.choice import DETECTORS, make_extractor
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 from faemb.features.extractor import Extractor
 from faemb.features.files import read_features
@@ -15,6 +14,7 @@ from faemb.features.image import Image, read_image
 from faemb.features.job import Summary, extract_folder
 from faemb.features.local_features import LocalFeatures
 from faemb.features.region import Box, parse_box
+from faemb.features.registry import DETECTORS, make_extractor
 from faemb.features.root_sift import root_sift
 
 __all__ = [

@@ -11,7 +11,7 @@ from PIL import Image as Pillow
 from faemb.errors import InputError
 from faemb.features.image import as_image
 from faemb.features.local_features import LocalFeatures
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 LARGEST_PICTURE = 2048
 _POINTS = 36

@@ -17,8 +17,8 @@ from faemb.errors import FaembError, InputError
 from faemb.features.extractor import Extractor
 from faemb.features.files.npz import read_npz_header, write_npz
 from faemb.features.folders import common_folder, find_images
-from faemb.parallel import checked_jobs, spread
-from faemb.progress import Progress, silent
+from faemb.runtime import Progress, silent
+from faemb.runtime.parallel import checked_jobs, spread
 
 
 class Target(NamedTuple):

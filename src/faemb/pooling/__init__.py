@@ -1,9 +1,9 @@
 """From the embedded descriptors of an image to one vector: a weight for each, and their weighted sum.
 
-sum       every weight 1
-exact     democratic: each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
-clipped   the same with negative similarities set to zero and 10 Sinkhorn iterations, as published
-gmp       generalised max pooling: each descriptor is equally similar to the image vector
+sum         every weight 1
+democratic  each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
+sinkhorn    the same with negative similarities set to zero and 10 Sinkhorn iterations, as published
+gmp         generalised max pooling: each descriptor is equally similar to the image vector
 """
 
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from faemb.pooling.gram import Gram
 from faemb.pooling.sinkhorn import sinkhorn
 from faemb.settings import require_choice
 
-POOLINGS = ("sum", "exact", "clipped", "gmp")
+POOLINGS = ("sum", "democratic", "sinkhorn", "gmp")
 
 __all__ = [
     "POOLINGS",
@@ -34,15 +34,15 @@ def weights(
 ) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
     """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
 
-    `tolerance` is that of the exact democratic equation.
+    `tolerance` is how closely the democratic equation is met.
     The ridge is 0 but for images whose democratic equation has no solution as printed (democratic.py).
     """
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
-    if pooling == "exact":
+    if pooling == "democratic":
         solved = democratic(gram.times, gram.votes, like_x=like_x, tolerance=tolerance)
         return solved.weights, solved.ridge
-    if pooling == "clipped":
+    if pooling == "sinkhorn":
         return sinkhorn(gram.kernel(), gram.votes), none
     if pooling == "gmp":
         return generalised_max(gram.times, gram.votes, like_x=like_x), none

@@ -13,7 +13,7 @@ from pathlib import Path
 from faemb.benchmark.datasets.dataset import Dataset, Query
 from faemb.benchmark.datasets.opening import KINDS
 from faemb.errors import InputError
-from faemb.progress import Progress
+from faemb.runtime import Progress
 
 
 @dataclass(frozen=True)

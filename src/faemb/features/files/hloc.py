@@ -32,7 +32,7 @@ from faemb.features.files.reading import (
 )
 from faemb.features.files.shapes import discs, points
 from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 KEYPOINTS = "/keypoints"
 DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames")

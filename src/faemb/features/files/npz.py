@@ -29,7 +29,7 @@ from faemb.features.files.reading import (
 )
 from faemb.features.files.shapes import points
 from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")

@@ -16,7 +16,7 @@ from faemb.features.files.reading import LARGEST_WIDTH, UNKNOWN_SIZE, AnyPath, n
 from faemb.features.files.records import read_records, record_layout
 from faemb.features.files.shapes import without_geometry
 from faemb.features.local_features import LocalFeatures
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 COMPONENTS = {".fvecs": "<f4", ".bvecs": "u1"}
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image as Pillow
 
-from faemb.collection.answers import Answer, Group, Hit
+from faemb.collection.results import Answer, Group, Hit
 from faemb.errors import FaembError
 from faemb.features import Image, read_image
 from faemb.features.region import checked_box
-from faemb.page import counted, document, text
+from faemb.pages.document import counted, document, text
 
 LARGEST_THUMBNAIL = 240
 QUALITY = 80

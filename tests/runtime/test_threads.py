@@ -5,7 +5,7 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info
 
-from faemb.threads import cores, in_threads
+from faemb.runtime.threads import cores, in_threads
 
 
 def _blas_threads():

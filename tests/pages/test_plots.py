@@ -9,9 +9,9 @@ import PIL.Image
 import pytest
 from made_up_runs import HOSTILE, row, run
 
-from faemb.benchmark.plots import CURVES, MEASURES, curves_plot, measures_plot, save_plots
 from faemb.benchmark.run import Row, Run, Used
 from faemb.errors import MissingExtraError
+from faemb.pages.plots import CURVES, MEASURES, curves_plot, measures_plot, save_plots
 
 PLOT = {"x": "n", "y": "mAP", "lines": "method"}
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from faemb.benchmark.formatting import setting, telling
 from faemb.benchmark.run import Row, Run, Value
-from faemb.benchmark.tabular import setting, telling
 
 Point = tuple[Value, float]
 

@@ -18,9 +18,9 @@ import cv2
 import pytest
 import threadpoolctl
 
-from faemb import parallel
 from faemb.errors import InputError, MissingExtraError
-from faemb.parallel import WorkerDied, checked_jobs, spread
+from faemb.runtime import parallel
+from faemb.runtime.parallel import WorkerDied, checked_jobs, spread
 
 JOBS = 2
 AHEAD = 4 * JOBS

@@ -10,10 +10,10 @@ from made_up_runs import HOSTILE, SUBSET, row, run
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from faemb.benchmark.formatting import columns, duration, is_cost, main_measure, number, setting
 from faemb.benchmark.provenance import CAUTION, caution, facts
-from faemb.benchmark.report import markdown, terminal_table, write_report
 from faemb.benchmark.run import Row, Run, Used
-from faemb.benchmark.tabular import columns, duration, is_cost, main_measure, number, setting
+from faemb.pages.report import markdown, terminal_table, write_report
 
 
 class Tables(HTMLParser):

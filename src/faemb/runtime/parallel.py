@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one it needs no `if __name__` in scripts
 
 from faemb.errors import FaembError
+from faemb.runtime.threads import cores
 from faemb.settings import require_whole
-from faemb.threads import cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -7,13 +7,13 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from faemb.benchmark.axes import axis_name, draw_x_axis, draw_y_axis, label
-from faemb.benchmark.lines import Line, are_numbers, label_of, lines_of, ordered
+from faemb.benchmark.formatting import telling
 from faemb.benchmark.provenance import caution
 from faemb.benchmark.run import Run, Value
-from faemb.benchmark.tabular import telling
 from faemb.errors import MissingExtraError
-from faemb.storage import replacing
+from faemb.pages.axes import axis_name, draw_x_axis, draw_y_axis, label
+from faemb.pages.lines import Line, are_numbers, label_of, lines_of, ordered
+from faemb.runtime.storage import replacing
 
 MEASURES, CURVES = "plot.png", "curves.png"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from faemb.errors import FaembError, InputError
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 SIZE = 1 << 20
 KILLS = 10
 
 WRITER = """
 import itertools, sys
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 for version in itertools.count(1):
     with replacing(sys.argv[1]) as temporary:

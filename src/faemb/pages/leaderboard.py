@@ -6,11 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.benchmark.leaderboard_style import STYLE
-from faemb.benchmark.provenance import caution, facts
-from faemb.benchmark.ranking import Board, Place, Source, boards, load_sources
-from faemb.benchmark.run import Row
-from faemb.benchmark.tabular import (
+from faemb.benchmark.formatting import (
     GAP,
     NOTHING,
     PAPER,
@@ -24,7 +20,11 @@ from faemb.benchmark.tabular import (
     setting,
     total_seconds,
 )
-from faemb.page import counted, document, text
+from faemb.benchmark.provenance import caution, facts
+from faemb.benchmark.ranking import Board, Place, Source, boards, load_sources
+from faemb.benchmark.run import Row
+from faemb.pages.document import counted, document, text
+from faemb.pages.leaderboard_style import STYLE
 
 TITLE = "Leaderboard"
 _METHOD = "method"

@@ -8,22 +8,22 @@ from faemb.errors import InputError
 from faemb.features.folders import Found, find_images
 
 
-class Places(NamedTuple):
+class Sources(NamedTuple):
     """Folders and files to take images from, and what is there."""
 
     folders: list[Path]
     found: Found
 
 
-def images_in(images: Any) -> Places:
+def images_in(images: Any) -> Sources:
     """Look once, and before anything is made: there may be no images at all."""
-    if isinstance(images, Places):
+    if isinstance(images, Sources):
         return images
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     found = find_images(places)
     if not found.images:
         raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}")
-    return Places([place for place in map(Path, places) if place.is_dir()], found)
+    return Sources([place for place in map(Path, places) if place.is_dir()], found)
 
 
 def is_below(path: Path, root: str) -> bool:

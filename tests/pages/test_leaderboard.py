@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from made_up_runs import HOSTILE, row, run
 
-from faemb.benchmark.leaderboard import leaderboard
 from faemb.benchmark.provenance import CAUTION, facts
 from faemb.benchmark.run import FILE, Row, Run, Used
 from faemb.errors import FormatError
+from faemb.pages.leaderboard import leaderboard
 from html_pages import Elements
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"

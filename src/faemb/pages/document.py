@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from html import escape
 
 from faemb.errors import InputError
-from faemb.storage import replacing
+from faemb.runtime.storage import replacing
 
 _CONTENT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 

@@ -1,4 +1,4 @@
-"""A test bed: a benchmark, images to learn from, an extractor; and what is computed on it, kept by fingerprint.
+"""A workbench: a benchmark, images to learn from, an extractor; and what is computed on it, kept by fingerprint.
 
     features of all images                  once per extractor
     projection, anchors, statistics         once per such settings and learning images
@@ -31,9 +31,9 @@ from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.folders import find_images
-from faemb.progress import Progress, silent
+from faemb.runtime import Progress, silent
+from faemb.runtime.storage import replacing
 from faemb.sets import portions, some
-from faemb.storage import replacing
 from faemb.whitening import Spectrum, Whitening
 
 FORMAT = 1
@@ -50,7 +50,7 @@ class Pooled(NamedTuple):
     queries: Float[np.ndarray, "Q D"]
 
 
-class Bed:
+class Workbench:
     def __init__(
         self,
         dataset: Dataset,
@@ -138,8 +138,8 @@ class Bed:
     def pooled(self, encoder: Encoder) -> Pooled:
         """Of learning images, images and queries, by the costly part of this encoder.
 
-        Clipped pooling takes some ten times as long as exact pooling. Learning images only teach the last steps, and
-        are pooled exactly in its place.
+        Sinkhorn pooling takes about ten times as long as democratic pooling. Learning images only teach the last
+        steps, and are pooled democratically in its place.
         """
         stem = stem_of(encoder)
         fit = functools.cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
@@ -148,7 +148,7 @@ class Bed:
             path = self.cache / "pooled" / self.key_of(_pooling_by(pooling, stem)) / f"{stage}-{part}.npy"
             return kept(path, lambda: self._vectors(fit(pooling), sets, stage))
 
-        taught = "exact" if stem.pooling == "clipped" else stem.pooling
+        taught = "democratic" if stem.pooling == "sinkhorn" else stem.pooling
         learning = [vectors("learning images", sets, taught, part) for part, sets in enumerate(self.learning_sets)]
         images = vectors("images", self.images)
         numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]

@@ -8,10 +8,12 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from faemb.benchmark.formatting import Column, columns
 from faemb.benchmark.provenance import caution, facts
 from faemb.benchmark.run import Run
-from faemb.benchmark.tabular import Column, columns
-from faemb.storage import replacing
+from faemb.errors import MissingExtraError
+from faemb.pages.plots import save_plots
+from faemb.runtime.storage import replacing
 
 FILE = "report.md"
 
@@ -52,6 +54,16 @@ def write_report(run: Run, folder: Path, plots: Iterable[Path] = ()) -> list[Pat
     with replacing(folder / FILE) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return [run.save(folder), folder / FILE]
+
+
+def write_run(run: Run, folder: Path) -> list[Path]:
+    """run.json, report.md and, where matplotlib is installed, the plots; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        plots = save_plots(run, folder)
+    except MissingExtraError:
+        plots = []
+    return [*write_report(run, folder, plots), *plots]
 
 
 def _as_columns(pairs: list[tuple[str, str]]) -> list[Column]:

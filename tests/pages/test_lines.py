@@ -2,7 +2,7 @@
 
 from made_up_runs import row, run
 
-from faemb.benchmark.lines import lines_of, ordered
+from faemb.pages.lines import lines_of, ordered
 
 PLOT = {"x": "n", "y": "mAP", "lines": "method"}
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from math import log2
 from typing import Any
 
-from faemb.benchmark.lines import are_numbers
+from faemb.benchmark.formatting import setting
 from faemb.benchmark.run import Value
-from faemb.benchmark.tabular import setting
+from faemb.pages.lines import are_numbers
 
 _NAMES = {"n": "anchors n", "D": "dimensions D", "mAP": "mAP (%)"}
 _WIDE_X, _WIDE_Y = 20, 100

@@ -13,9 +13,9 @@ import PIL.Image
 import pytest
 
 from faemb.collection import Answer, Group, Hit
-from faemb.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
 from faemb.errors import InputError
-from faemb.page import save_page
+from faemb.pages.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
+from faemb.pages.document import save_page
 from html_pages import Elements
 
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""

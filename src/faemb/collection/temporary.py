@@ -11,7 +11,7 @@ from faemb.collection.collection import Collection
 from faemb.collection.model import Model
 from faemb.collection.writing import Report
 from faemb.errors import InputError
-from faemb.progress import Progress
+from faemb.runtime import Progress
 
 
 def fit_model(
