@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from backends import Backend
@@ -50,7 +51,7 @@ VARIETIES = {
     "without projection": {"projection": None},
     "without whitening": {"whitening": None},
     "rotation after the power law": {"rotation": Rotation("whiten")},
-    "rotation before the power law": {"rotation": Rotation("rotate"), "order": "released", "discard_after": 3},
+    "rotation before the power law": {"rotation": Rotation("rotate"), "finishing": "released", "discard_after": 3},
     "shortened": {"rotation": Rotation("whiten"), "keep": 20},
 }
 
@@ -68,14 +69,14 @@ def test_each_variety_finds_the_other_view(changes: dict, backend: Backend, imag
 def test_the_paper_order_is_power_law_then_whitening_rotation(images, learning) -> None:
     encoder = small(rotation=Rotation("whiten")).fit(learning)
     plain = small().fit(learning).encode(images)  # pooled, power law, unit length
-    rotated = encoder.rotation.transform(plain)
+    rotated = encoder.rotation_.transform(plain)
     np.testing.assert_allclose(encoder.encode(images), rotated / np.linalg.norm(rotated, axis=1)[:, None], atol=1e-5)
 
 
 def test_the_released_order_is_rotation_then_truncation_then_power_law(images, learning) -> None:
-    encoder = small(rotation=Rotation("rotate"), order="released", discard_after=7).fit(learning)
+    encoder = small(rotation=Rotation("rotate"), finishing="released", discard_after=7).fit(learning)
     plain = small(power=1).fit(learning).encode(images)  # pooled, unit length
-    rotated = encoder.rotation.transform(plain)[:, 7:]
+    rotated = encoder.rotation_.transform(plain)[:, 7:]
     powered = np.sign(rotated) * np.sqrt(np.abs(rotated))
     np.testing.assert_allclose(encoder.encode(images), powered / np.linalg.norm(powered, axis=1)[:, None], atol=1e-5)
 
@@ -149,8 +150,8 @@ def test_weights_explain_the_vector(images, learning) -> None:
     encoder = small(power=1).fit(learning)
     result = encoder.explain(images[:3])
     for image, vector, weights in zip(images, result.vectors, result.weights, strict=False):
-        rows = encoder.embedding.embed(encoder.projection.transform(image)).dense() - encoder.whitening.mean_
-        pooled = weights @ (rows @ encoder.whitening.matrix_.T)
+        rows = encoder.embedding_.embed(encoder.projection_.transform(image)).dense() - encoder.whitening_.mean_
+        pooled = weights @ (rows @ encoder.whitening_.matrix_.T)
         np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=1e-4)
 
 
@@ -175,7 +176,7 @@ def test_saved_and_loaded_encodes_to_the_same_bits(images, learning, tmp_path) -
 
 def test_a_file_with_a_part_only_is_no_encoder(tmp_path) -> None:
     save(FastFAemb(4), tmp_path / "part.safetensors")
-    with pytest.raises(FormatError, match="holds a FastFAemb, not a whole encoder"):
+    with pytest.raises(FormatError, match="holds a FastFAemb, not an Encoder"):
         Encoder.load(tmp_path / "part.safetensors")
 
 
@@ -226,7 +227,7 @@ def test_wrong_width_is_explained(learning) -> None:
     ("changes", "message"),
     [
         ({"pooling": "max"}, "expected one of sum, democratic, sinkhorn, gmp"),
-        ({"order": "both"}, "expected one of paper, released"),
+        ({"finishing": "both"}, "expected one of paper, released"),
         ({"power": 0}, "power is 0; expected a number, more than 0, at most 1"),
         ({"keep": 0}, "keep is 0; expected a whole number, 1 or more"),
         ({"discard_after": -3}, "discard_after is -3"),
@@ -285,10 +286,39 @@ def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> No
     views = [o + 0.2 * rng.standard_normal(o.shape) for o in objects for _ in range(2)]
     learning = [rng.standard_normal((150, 40)) for _ in range(60)]
     encoder = preset("small", whitening_rows=1).fit(learning)
-    assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 4 - encoder.whitening.null_directions
+    assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 4 - encoder.whitening_.null_directions
     assert partner_found(encoder.encode(views)) == 1
 
 
 def test_an_unknown_preset_is_explained() -> None:
     with pytest.raises(InputError, match="there are small, medium, best, vlad-64"):
         preset("large")
+
+
+# Settings stay as they were given
+
+
+def test_fitting_changes_no_setting_and_no_given_part(images, learning) -> None:
+    parts = FastFAemb(4), Projection(6), Whitening(), Rotation()
+    encoder = Encoder(parts[0], projection=parts[1], whitening=parts[2], rotation=parts[3])
+    before = encoder.get_params()
+    encoder.fit(learning).encode(images)
+    assert encoder.get_params() == before
+    assert not any(part.is_fitted for part in parts)
+    assert all(part.is_fitted for part in encoder.learned_parts().values())
+
+
+def test_two_encoders_may_share_their_parts(images, learning) -> None:
+    whitening, projection = Whitening(), Projection(6)
+    first = Encoder(FastFAemb(4), projection=projection, whitening=whitening).fit(learning)
+    vectors = first.encode(images)
+    Encoder(FastFAemb(2), projection=projection, whitening=whitening).fit(learning[:10])
+    np.testing.assert_array_equal(first.encode(images), vectors)
+
+
+def test_an_encoder_is_a_step_of_a_pipeline(images, learning) -> None:
+    pipeline = Pipeline([("encode", small()), ("code", ITQ(16))])
+    codes = pipeline.fit(learning).transform(images)
+    encoder = small().fit(learning)
+    np.testing.assert_array_equal(codes, ITQ(16).fit(encoder.encode(learning)).encode(encoder.encode(images)))
+    assert clone(pipeline).set_params(encode__power=0.3, code__bits=8).fit(learning).transform(images).shape[1] == 1

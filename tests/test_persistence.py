@@ -5,9 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,10 +31,11 @@ from faemb import (
     Whitening,
     persistence,
 )
+from faemb import component as component_module
 from faemb.arrays import to_numpy
-from faemb.component import Component
+from faemb.component import Component, digest_of
 from faemb.errors import FaembError, FormatError, InputError
-from faemb.persistence import describe, fingerprint, load, save
+from faemb.persistence import fingerprint, load, save
 from faemb.whitening import Moments
 
 WIDTH = 9
@@ -103,12 +105,31 @@ def assert_equal(found: Component, expected: Component) -> None:
     """The same kind, settings and learned arrays, to the last bit, in all parts."""
     assert type(found) is type(expected)
     assert found.is_fitted == expected.is_fitted
-    (tree, arrays), (expected_tree, expected_arrays) = describe(found), describe(expected)
-    assert tree == expected_tree
-    assert arrays.keys() == expected_arrays.keys()
-    for name, array in arrays.items():
-        assert array.dtype == expected_arrays[name].dtype
-        np.testing.assert_array_equal(array, expected_arrays[name])
+    arrays, parts = found.learned_arrays(), found.learned_parts()
+    assert arrays.keys() == expected.learned_arrays().keys()
+    assert parts.keys() == expected.learned_parts().keys()
+    for name, array in expected.learned_arrays().items():
+        assert arrays[name].dtype == to_numpy(array).dtype
+        np.testing.assert_array_equal(arrays[name], to_numpy(array))
+    for name, part in expected.learned_parts().items():
+        assert_equal(parts[name], part)
+    for name, value in expected.settings().items():
+        given = getattr(found, name)
+        if isinstance(value, Component):
+            assert_equal(given, value)
+        else:
+            assert given == value
+
+
+def all_arrays(component: Component) -> dict[str, np.ndarray]:
+    """Copies of the learned arrays of a component and of its parts."""
+    own = {name: to_numpy(array).copy() for name, array in component.learned_arrays().items()}
+    nested = {
+        f"{name}.{inner}": array
+        for name, part in component.learned_parts().items()
+        for inner, array in all_arrays(part).items()
+    }
+    return own | nested
 
 
 # Round trips
@@ -169,8 +190,6 @@ def test_a_setting_that_is_no_number_or_text_is_refused(path: Path) -> None:
 
 
 def test_lists_of_numbers_mean_the_same_as_tuples() -> None:
-    settings, _ = describe(Whitening().set_params(floor=(1, 2.5)))
-    assert settings["settings"]["floor"] == [1, 2.5]
     assert fingerprint(Whitening().set_params(floor=(1, 2.5))) == fingerprint(Whitening().set_params(floor=[1, 2.5]))
 
 
@@ -204,9 +223,9 @@ def test_saving_changes_nothing_in_the_model(
     component: Component, backend: Backend, rng: np.random.Generator, path: Path
 ) -> None:
     model = fitted(component, rng, backend)
-    before = {name: to_numpy(array).copy() for name, array in describe(model)[1].items()}
+    before = all_arrays(model)
     save(model, path)
-    for name, array in describe(model)[1].items():
+    for name, array in all_arrays(model).items():
         np.testing.assert_array_equal(array, before[name])
 
 
@@ -242,29 +261,143 @@ def test_one_and_one_point_zero_are_the_same_setting() -> None:
     assert fingerprint(Encoder(VLAD(2), power=1)) == fingerprint(Encoder(VLAD(2), power=1.0))
 
 
-def test_any_bit_of_any_array_changes_the_fingerprint(rng: np.random.Generator, backend: Backend) -> None:
-    tree, arrays = describe(fitted(COMPONENTS["encoder"], rng, backend))
-    mark = persistence.fingerprint_of(tree, arrays)
-    for name, array in arrays.items():
+def test_any_bit_of_any_array_changes_the_fingerprint(rng: np.random.Generator) -> None:
+    model = Whitening(floor=1e-4).fit(Moments.of(rng.standard_normal((30, 3))))
+    marks, changes = {fingerprint(model)}, 0
+    for name in Whitening.learned:
+        array = getattr(model, name)
         raw = bytearray(array.tobytes())
-        for place in {0, len(raw) // 2, len(raw) - 1} if raw else ():
+        for place in {0, len(raw) // 2, len(raw) - 1}:
             changed = raw.copy()
             changed[place] ^= 1
-            flipped = np.frombuffer(bytes(changed), array.dtype).reshape(array.shape)
-            assert persistence.fingerprint_of(tree, arrays | {name: flipped}) != mark
+            setattr(model, name, np.frombuffer(bytes(changed), array.dtype).reshape(array.shape))
+            marks.add(fingerprint(model))
+            changes += 1
+        setattr(model, name, array)
+    assert len(marks) == 1 + changes
 
 
 def test_shape_dtype_and_name_of_an_array_change_the_fingerprint(whitening: Whitening) -> None:
-    tree, arrays = describe(whitening)
-    matrix = arrays["matrix_"]
+    def mark_with(**arrays: np.ndarray) -> str:
+        variant = whitening.clone()
+        for name, array in (whitening.learned_arrays() | arrays).items():
+            setattr(variant, name, array)
+        return fingerprint(variant)
+
+    matrix = whitening.matrix_
     variants = [
-        arrays,
-        arrays | {"matrix_": matrix.reshape(1, 9)},
-        arrays | {"matrix_": matrix.view(np.int32)},
-        {name: array for name, array in arrays.items() if name != "matrix_"},
-        {name.replace("matrix_", "other_"): array for name, array in arrays.items()},
+        mark_with(),
+        mark_with(matrix_=matrix.reshape(1, 9)),
+        mark_with(matrix_=matrix.view(np.int32)),
+        mark_with(matrix_=None),
+        mark_with(matrix_=whitening.mean_, mean_=matrix),
     ]
-    assert len({persistence.fingerprint_of(tree, variant) for variant in variants}) == len(variants)
+    assert len(set(variants)) == len(variants)
+
+
+def test_a_model_is_hashed_once_to_be_loaded_and_not_again(
+    rng: np.random.Generator, backend: Backend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may have gigabytes; its fingerprint is made from the digests that reading it has computed."""
+    mark = save(fitted(COMPONENTS["encoder"], rng, backend), path)
+    hashed: list[Any] = []
+    monkeypatch.setattr(persistence, "digest_of", lambda array: hashed.append(array) or digest_of(array))
+    monkeypatch.setattr(component_module, "digest_of", lambda array: hashed.append(array) or digest_of(array))
+    loaded = load(path)
+    assert fingerprint(loaded) == fingerprint(loaded.to(backend.device)) == fingerprint(deepcopy(loaded)) == mark
+    assert len(hashed) == len(all_arrays(loaded))
+
+
+# Models that outlive the code that made them
+
+
+class _Ruler(Component):
+    """Stands for any class of the package, at two moments of its history."""
+
+    learned = ("marks_",)
+
+    def __init__(self, length: int = 1) -> None:
+        self.length = length
+
+
+class _LaterRuler(_Ruler):
+    """The same class after a release: one setting more, by default with new behaviour."""
+
+    baseline: ClassVar[Mapping[str, object]] = {"unit": "inch"}
+
+    def __init__(self, length: int = 1, *, unit: str = "cm") -> None:
+        super().__init__(length)
+        self.unit = unit
+
+
+_Ruler.__name__ = _LaterRuler.__name__ = "Ruler"
+
+
+@pytest.fixture
+def known_as_ruler(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Component]], None]:
+    """Lets the package know one of these classes under the name Ruler, as if it had been released."""
+
+    return lambda kind: monkeypatch.setitem(Component.registry, "Ruler", kind)
+
+
+def old_ruler() -> Component:
+    ruler = _Ruler(3)
+    ruler.marks_ = np.arange(3.0)
+    return ruler
+
+
+def test_a_setting_that_is_added_later_changes_no_saved_model(
+    known_as_ruler: Callable[[type[Component]], None], path: Path
+) -> None:
+    known_as_ruler(_Ruler)
+    mark = save(old_ruler(), path)
+    known_as_ruler(_LaterRuler)
+    loaded = load(path)
+    assert isinstance(loaded, _LaterRuler)
+    assert loaded.unit == "inch"  # the old behaviour, not the new default
+    assert fingerprint(loaded) == mark
+    assert fingerprint(loaded.set_params(unit="cm")) != mark
+
+
+def test_a_setting_that_this_version_does_not_have_is_a_newer_versions(
+    known_as_ruler: Callable[[type[Component]], None], path: Path
+) -> None:
+    known_as_ruler(_LaterRuler)
+    save(_LaterRuler(3, unit="cm"), path)
+    known_as_ruler(_Ruler)
+    with pytest.raises(
+        FormatError, match=r"made by a newer faemb, \S+ \(its Ruler has 'unit'\); pip install --upgrade"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "known", "message"),
+    [
+        (2, 1, r"made by a newer faemb, .*revision 2, here 1\); pip install --upgrade faemb"),
+        (
+            1,
+            2,
+            r"made by faemb .*computes other numbers: revision 1, here 2\); fit again, or use: pip install .faemb==",
+        ),
+    ],
+    ids=["newer", "older"],
+)
+def test_another_revision_is_refused_with_the_version_that_reads_it(
+    known_as_ruler: Callable[[type[Component]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    written: int,
+    known: int,
+    message: str,
+) -> None:
+    known_as_ruler(_Ruler)
+    monkeypatch.setattr(_Ruler, "revision", written)
+    mark = save(old_ruler(), path)
+    monkeypatch.setattr(_Ruler, "revision", known)
+    with pytest.raises(FormatError, match=message):
+        load(path)
+    assert fingerprint(old_ruler()) != mark
 
 
 # What is in the file
@@ -278,7 +411,7 @@ def test_the_file_is_json_and_raw_arrays_and_nothing_else(whitening: Whitening, 
     header = json.loads(raw[8 : 8 + size])
     data = raw[8 + size :]
     metadata = header.pop("__metadata__")
-    assert metadata.keys() == {"format", "version", "fingerprint", "model"}
+    assert metadata.keys() == {"format", "version", "made_by", "model", "fingerprint", "checksum"}
     assert json.loads(metadata["model"])["component"] == "Whitening"
     assert header.keys() == set(Whitening.learned)
     for name, entry in header.items():
@@ -359,5 +492,5 @@ def test_saving_over_a_folder_is_explained(whitening: Whitening, tmp_path: Path)
 
 def test_loading_something_else_as_an_encoder_is_explained(whitening: Whitening, path: Path) -> None:
     save(whitening, path)
-    with pytest.raises(FormatError, match="holds a Whitening, not a whole encoder"):
+    with pytest.raises(FormatError, match="holds a Whitening, not an Encoder"):
         Encoder.load(path)

@@ -1,15 +1,22 @@
-"""What every fitted step of the pipeline shares: chosen settings and learned arrays, kept apart.
+"""What every step of the pipeline shares: settings that were asked for and results that were learned, kept apart.
 
-Settings are the constructor's keywords; `get_params`, `set_params`, scikit-learn's `clone` and its pipelines work on
-them and on the nested components. scikit-learn itself is not imported here: that takes longer than most commands.
-Learned arrays are attributes that end in an underscore and are listed in `learned`; they exist only after `fit`.
-Persistence stores the two without knowing any class.
+Settings are the constructor's keywords and are never changed by `fit`. What is learned are attributes that end in an
+underscore and are listed in `learned`: arrays, or fitted components. `fit(x, y=None)`, `transform`, `get_params` and
+`set_params` follow scikit-learn, so that its `clone` and `Pipeline` take these classes. scikit-learn itself is not
+imported here: that takes longer than most commands.
+
+Persistence stores settings and learned attributes without knowing any class (persistence.py).
 """
 
+import hashlib
 import inspect
+from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, TypeVar
 
-from faemb.arrays import Array, like, on_device
+import numpy as np
+
+from faemb.arrays import Array, like, on_device, to_numpy
 from faemb.errors import InputError, NotFittedError
 
 C = TypeVar("C", bound="Component")
@@ -17,14 +24,21 @@ C = TypeVar("C", bound="Component")
 
 class Component:
     learned: ClassVar[tuple[str, ...]] = ()
+    """Names of attributes that `fit` sets: arrays, or components. A part that was not asked for stays None."""
     transient: ClassVar[tuple[str, ...]] = ()
     """Settings that change where a result is computed and not what it is: not saved, not part of the fingerprint."""
+    revision: ClassVar[int] = 1
+    """To be raised when the same settings and learned arrays give other numbers than before."""
+    baseline: ClassVar[Mapping[str, object]] = {}
+    """Settings that were added after the first release, with the value that reproduces the behaviour before them."""
     registry: ClassVar[dict[str, type["Component"]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.__init__ is not object.__init__ and not cls.__name__.startswith("_"):  # abstract bases are not loadable
             Component.registry[cls.__name__] = cls
+
+    # Settings.
 
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
@@ -59,54 +73,99 @@ class Component:
                 setattr(self, own, value)
         return self
 
-    def __repr__(self) -> str:
-        """The settings that differ from their defaults."""
-        said = [
-            f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-            if not _same(value, inspect.signature(type(self)).parameters[name].default)
-        ]
-        return f"{type(self).__name__}({', '.join(said)})"
-
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as they are now, less transient ones; nested components stay components."""
         return {name: value for name, value in self.get_params(deep=False).items() if name not in self.transient}
 
-    def parts(self) -> dict[str, "Component"]:
-        """The settings that are components themselves."""
-        return {name: value for name, value in self.settings().items() if isinstance(value, Component)}
+    def clone(self: C) -> C:
+        """The same settings, nothing learned."""
+        settings = self.get_params(deep=False).items()
+        return type(self)(
+            **{name: value.clone() if isinstance(value, Component) else deepcopy(value) for name, value in settings}
+        )
 
-    @property
-    def is_fitted(self) -> bool:
-        return all(hasattr(self, name) for name in self.learned)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self.is_fitted
+    def __sklearn_clone__(self: C) -> C:
+        return self.clone()
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator
 
         return BaseEstimator().__sklearn_tags__()
 
+    def __repr__(self) -> str:
+        """The settings that differ from their defaults."""
+        given = [
+            f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+            if not _same(value, inspect.signature(type(self)).parameters[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # What was learned.
+
+    @property
+    def is_fitted(self) -> bool:
+        return all(map(self._has_learned, self.learned))
+
+    def _has_learned(self, name: str) -> bool:
+        value, setting = getattr(self, name, None), name.removesuffix("_")
+        if isinstance(value, Component):
+            return value.is_fitted
+        return value is not None or (setting in self.setting_names() and getattr(self, setting) is None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
     def require_fitted(self) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"this {type(self).__name__} has learned nothing yet; call fit(descriptors) first")
 
     def learned_arrays(self) -> dict[str, Array]:
-        """Name to array; empty before `fit`."""
-        return {name: getattr(self, name) for name in self.learned} if self.is_fitted else {}
+        """Learned arrays of this component alone, by name; empty before `fit`."""
+        values = {name: getattr(self, name, None) for name in self.learned}
+        return {name: value for name, value in values.items() if not (value is None or isinstance(value, Component))}
+
+    def learned_parts(self) -> dict[str, "Component"]:
+        """Learned attributes that are components, by name; empty before `fit`."""
+        values = {name: getattr(self, name, None) for name in self.learned}
+        return {name: value for name, value in values.items() if isinstance(value, Component)}
+
+    def digests(self) -> dict[str, str]:
+        """A digest of the content of each learned array; hashed once, however often it is asked for."""
+        known: dict[str, tuple[Array, str]] = self.__dict__.setdefault("_digests", {})
+        for name, array in self.learned_arrays().items():
+            if name not in known or known[name][0] is not array:
+                known[name] = array, digest_of(array)
+        return {name: known[name][1] for name in self.learned_arrays()}
+
+    def set_learned(self, name: str, array: Array, digest: str) -> None:
+        """Set a learned array whose digest is known, so that it is not hashed again."""
+        setattr(self, name, array)
+        self.__dict__.setdefault("_digests", {})[name] = array, digest
 
     def to(self: C, device: str) -> C:
-        """Move the learned arrays, here and in the parts, to "cpu" (NumPy) or a PyTorch device such as "cuda"."""
+        """Move what was learned to "cpu" (NumPy), or to a PyTorch device such as "cuda"."""
+        known = self.__dict__.get("_digests", {})
         for name, array in self.learned_arrays().items():
-            setattr(self, name, on_device(array, device))
-        for part in self.parts().values():
+            moved = on_device(array, device)
+            if name in known and known[name][0] is array:
+                known[name] = moved, known[name][1]
+            setattr(self, name, moved)
+        for part in self.learned_parts().values():
             part.to(device)
         return self
 
     def _beside(self, name: str, x: Array) -> Array:
         """The learned array `name` in the library, device and precision of x."""
         return like(getattr(self, name), x)
+
+
+def digest_of(array: Array) -> str:
+    """Of an array's type, shape and content, whatever library holds it."""
+    host = np.ascontiguousarray(to_numpy(array))
+    digest = hashlib.blake2b(f"{host.dtype.str} {host.shape}".encode(), digest_size=16)
+    digest.update(host.reshape(-1).view(np.uint8).data if host.size else b"")
+    return digest.hexdigest()
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -2,14 +2,18 @@
 
     descriptors -> projection -> embedding -> whitening -> pooling -> finishing -> rotation -> first components
 
-The two published orders of the last steps [DC17, Sec. 5.2] and the group's released code:
+The finishing steps have two published orders, the paper's [DC17, Sec. 5.2] and that of its group's released code:
 
     paper      pool, power law, unit length, rotation (whitening), unit length
     released   pool, unit length, rotation, drop leading components, power law, unit length
+
+Constructor arguments are settings and are never changed: `fit` learns clones of the given parts, `projection_`,
+`embedding_`, `whitening_` and `rotation_`.
 """
 
+import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -30,38 +34,44 @@ from faemb.settings import require_choice, require_kind, require_number, require
 from faemb.whitening import Moments, Spectrum, Whitening
 
 BATCH = 64
-ORDERS = ("paper", "released")
-PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
+FINISHING = ("paper", "released")
+_PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
 _DENSE_ELEMENTS = 1 << 25
 
 
 class Encoded(NamedTuple):
     vectors: Float[np.ndarray, "B D"]
     weights: list[Float[np.ndarray, " n"]]
-    """Per image the weight of each of its descriptors, in their order: who speaks how loudly in the vector."""
+    """Per image the weight of each descriptor, in input order."""
     ridges: Float[np.ndarray, " B"]
-    """Per image what had to be added to the equation of democracy: 0 where it holds as printed."""
+    """Per image the ridge added to the Gram matrix's diagonal; 0 where none was needed."""
 
 
 class Encoder(Component):
-    """The whole pipeline as one estimator.
+    """The whole pipeline as one estimator. Learned: `projection_`, `embedding_`, `whitening_`, `rotation_`.
 
     embedding:     a method, such as FastFAemb(16)
-    projection:    what is done to descriptors first; None leaves them as they are
+    projection:    applied to descriptors first; None leaves them as they are
     whitening:     None for plain pooling of the embedded descriptors
     pooling:       "democratic", "sinkhorn", "sum" or "gmp"
     tolerance:     how closely democratic pooling meets its equation; 0.1 is as good for search, and three times as fast
     power:         exponent of the power law; 1 for none
     rotation:      None for no rotation normalisation
-    order:         "paper" or "released", see above
+    finishing:     order of the steps after pooling, "paper" or "released"; see above
     discard_after: leading components dropped after aggregation and rotation (released: d(d+1))
-    keep:          the final length, first components only; None for all
-    sample:        at most so many descriptors are used to learn the projection and the anchors
-    whitening_rows: at most so many embedded descriptors per dimension D are used to learn the whitening
-    device:        "cpu", or "cuda" for the same lines on a GPU
+    keep:          length of the final vector, its first components only; None for all
+    sample:        maximum number of descriptors used to learn the projection and the anchors
+    whitening_rows: maximum number of embedded descriptors per dimension D used to learn the whitening
+    seed:          random seed
+    device:        "cpu", or a PyTorch device such as "cuda"
     """
 
+    learned = ("projection_", "embedding_", "whitening_", "rotation_")
     transient = ("device",)
+    projection_: Projection | None = None
+    embedding_: Embedding
+    whitening_: Whitening | None = None
+    rotation_: Rotation | None = None
 
     def __init__(
         self,
@@ -73,7 +83,7 @@ class Encoder(Component):
         tolerance: float = TOLERANCE,
         power: float = 0.5,
         rotation: Rotation | None = None,
-        order: str = "paper",
+        finishing: str = "paper",
         discard_after: int = 0,
         keep: int | None = None,
         sample: int = 200_000,
@@ -87,59 +97,53 @@ class Encoder(Component):
             whitening,
             rotation,
         )
-        self.pooling, self.tolerance, self.power, self.order = pooling, tolerance, power, order
+        self.pooling, self.tolerance, self.power, self.finishing = pooling, tolerance, power, finishing
         self.discard_after, self.keep = discard_after, keep
         self.sample, self.whitening_rows, self.seed, self.device = sample, whitening_rows, seed, device
 
     @property
-    def is_fitted(self) -> bool:
-        return all(part.is_fitted for part in self.parts().values())
-
-    @property
-    def width(self) -> int:
-        """The length of the descriptors that this encoder takes."""
+    def descriptor_dimension(self) -> int:
+        """Length of the descriptors that this encoder takes."""
         self.require_fitted()
-        return self.projection.width if self.projection is not None else self.embedding.width
+        first = self.embedding_ if self.projection_ is None else self.projection_
+        return first.width
 
     @property
     def dimension(self) -> int:
-        """The length of the image vectors that it gives."""
+        """Length of the image vectors that it gives."""
         self.require_fitted()
-        pooled = self.whitening.dimension if self.whitening is not None else self.embedding.dimension
-        length = pooled - self.discard_after
+        length = self._pooled_length() - self.discard_after
         return length if self.keep is None else min(self.keep, length)
 
-    def fit(self, images: SetsLike, *, progress: Progress | None = None) -> "Encoder":
-        """Learn every stage from the descriptors of unlabelled images. If it fails, what was learned before stays."""
-        self._check_settings()
-        before = [(part, dict(part.__dict__)) for part in self.parts().values()]
-        try:
-            self._fit(images, progress)
-        except BaseException:
-            for part, state in before:
-                part.__dict__.clear()
-                part.__dict__.update(state)
-            raise
+    def fit(self, images: SetsLike, y: None = None, *, progress: Progress | None = None) -> "Encoder":
+        """Learn every stage from the descriptors of unlabelled images; if that fails, what was learned before stays.
+
+        `y` is ignored: scikit-learn's pipelines pass it.
+        """
+        trial = self.clone()
+        trial._fit(images, progress or silent)
+        for name in self.learned:
+            setattr(self, name, getattr(trial, name))
         return self
 
-    def _fit(self, images: SetsLike, progress: Progress | None) -> None:
+    def _fit(self, images: SetsLike, progress: Progress) -> None:
+        self._check_settings()
         sets = self._learning_sets(images)
-        report = progress or silent
-        spectrum = self._fit_embedding(sets, report)
-        if self.whitening is not None and spectrum is not None:
-            self.whitening.fit_spectrum(spectrum, discard=self.embedding.leading_components())
+        spectrum = self._fit_embedding(sets, progress)
+        if spectrum is not None:
+            self.fit_whitening(spectrum)
         if self.discard_after >= self._pooled_length():
             raise InputError(
                 f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
                 "discard fewer"
             )
         if self.rotation is not None:
-            shown = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
-            self.fit_rotation(self._pooled(sets.select(shown), report, "rotation").vectors)
-        report("done", 1, 1)
+            nonempty = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
+            self.fit_rotation(self._pooled(sets.select(nonempty), progress, "rotation").vectors)
+        progress("done", 1, 1)
 
     def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
-        """Learn the projection and the anchors alone, and what a whitening is made of, if there is to be one."""
+        """Learn the projection and the anchors alone; returns what `fit_whitening` takes, if there is a whitening."""
         self._check_settings()
         return self._fit_embedding(self._learning_sets(images), progress or silent)
 
@@ -149,30 +153,41 @@ class Encoder(Component):
             raise InputError("the learning images hold no descriptors at all; give images with local features")
         return sets
 
-    def _fit_embedding(self, sets: DescriptorSets, report: Progress) -> Spectrum | None:
+    def _fit_embedding(self, sets: DescriptorSets, progress: Progress) -> Spectrum | None:
         rows = sets.sample(self.sample, self.seed)
         if self.projection is not None:
-            report("projection", 0, 1)
-            self.projection.fit(rows)
-            rows = self.projection.project(rows)
-        report("anchors", 0, 1)
-        self.embedding.fit(rows)
+            progress("projection", 0, 1)
+            self.projection_ = self.projection.clone().fit(rows)
+            rows = self.projection_.project(rows)
+        progress("anchors", 0, 1)
+        self.embedding_ = self.embedding.clone().fit(rows)
         if self.whitening is None:
             return None
-        self.whitening.check_settings(self.embedding.dimension, self.embedding.leading_components())
-        moments = self._moments(sets, report)
-        report("whitening", 0, 1)
+        self.whitening.check_settings(self.embedding_.dimension, self.embedding_.leading_components())
+        moments = self._moments(sets, progress)
+        progress("whitening", 0, 1)
         return Spectrum.of(moments, centre=self.whitening.centre)
 
+    def fit_whitening(self, spectrum: Spectrum) -> "Encoder":
+        """Learn the whitening alone, from what `fit_embedding` returned."""
+        if self.whitening is not None:
+            discard = self.embedding_.leading_components()
+            self.whitening_ = self.whitening.clone().fit_spectrum(spectrum, discard=discard)
+        return self
+
     def fit_rotation(self, pooled: Float[Array, "B D"]) -> "Encoder":
-        """Learn the rotation alone, from what `pool` gave for the learning images."""
+        """Learn the rotation alone, from what `pool` returned for the learning images."""
         if self.rotation is not None:
-            self.rotation.fit(self._before_rotation(pooled))
+            self.rotation_ = self.rotation.clone().fit(self._before_rotation(pooled))
         return self
 
     def encode(self, images: SetsLike, *, progress: Progress | None = None) -> Float[np.ndarray, "B D"]:
         """One unit-length vector per image, in NumPy; the zero vector for an image without descriptors."""
         return self.explain(images, progress=progress).vectors
+
+    def transform(self, images: SetsLike) -> Float[np.ndarray, "B D"]:
+        """`encode`, by the name that scikit-learn's pipelines call."""
+        return self.encode(images)
 
     def explain(self, images: SetsLike, *, progress: Progress | None = None) -> Encoded:
         """The vectors, and the weight of every descriptor in them."""
@@ -180,36 +195,38 @@ class Encoder(Component):
         return pooled._replace(vectors=self.finish(pooled.vectors))
 
     def pool(self, images: SetsLike, *, progress: Progress | None = None) -> Float[Array, "B D"]:
-        """Aggregated vectors before they are normalised: the costly part of `encode`, which `finish` completes."""
+        """Aggregated vectors before normalisation: the expensive part of `encode`; `finish` is the rest."""
         return self._pooled_of(images, progress).vectors
 
     def prepare(self, images: int) -> None:
-        """Compute what makes the aggregation of so many images faster, for those who bring them in several calls."""
-        if self.whitening is None:
+        """Precompute what speeds up the aggregation of this many images in all, given in several calls of `encode`."""
+        if self.whitening_ is None:
             return
         if self.pooling in ("democratic", "gmp"):
-            self.whitening.prepare_metric(images)
+            self.whitening_.prepare_metric(images)
         elif self.pooling == "sinkhorn":
-            self.whitening.prepare_triangle(images)
+            self.whitening_.prepare_triangle(images)
 
     def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
         """From aggregated vectors to image vectors: power law, rotation, first components, unit length."""
         return to_numpy(self._finish(pooled))
 
     def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
-        sets = self._on_device(as_sets(images, width=self.width))
+        sets = self._on_device(as_sets(images, width=self.descriptor_dimension))
         return self._pooled(sets, progress or silent, "encode")
 
-    def save(self, path: Any) -> str:
+    def save(self, path: str | os.PathLike[str]) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""
         return persistence.save(self, path)
 
     @classmethod
-    def load(cls, path: Any, *, device: str = "cpu") -> "Encoder":
+    def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> "Encoder":
         """Read what `save` wrote, to work on the given device."""
         loaded = persistence.load(path)
         if not isinstance(loaded, Encoder):
-            raise FormatError(f"{path} holds a {type(loaded).__name__}, not a whole encoder")
+            kind = type(loaded).__name__
+            cure = "; read it with faemb.Model.load" if kind == "Model" else ""
+            raise FormatError(f"{path} holds a {kind}, not an Encoder{cure}")
         return loaded.to(device)
 
     def to(self, device: str) -> "Encoder":
@@ -221,10 +238,10 @@ class Encoder(Component):
         return persistence.fingerprint(self)
 
     def _check_settings(self) -> None:
-        for name, kind in PARTS.items():
+        for name, kind in _PARTS.items():
             require_kind(name, getattr(self, name), kind, optional=kind is not Embedding)
         require_choice("pooling", self.pooling, POOLINGS)
-        require_choice("order", self.order, ORDERS)
+        require_choice("finishing", self.finishing, FINISHING)
         require_number("tolerance", self.tolerance, above=0, most=1)
         require_number("power", self.power, above=0, most=1)
         require_whole("discard_after", self.discard_after, 0)
@@ -240,23 +257,23 @@ class Encoder(Component):
         return DescriptorSets(on_device(sets.flat, self.device), sets.offsets)
 
     def _projected(self, x: Array) -> Array:
-        return x if self.projection is None else self.projection.project(x)
+        return x if self.projection_ is None else self.projection_.project(x)
 
-    def _moments(self, sets: DescriptorSets, report: Progress) -> Moments:
+    def _moments(self, sets: DescriptorSets, progress: Progress) -> Moments:
         """Statistics of embedded descriptors, in float64 from the projection on."""
-        wanted = max(1, int(self.whitening_rows * self.embedding.dimension))
+        wanted = max(1, int(self.whitening_rows * self.embedding_.dimension))
         rows = sets.sample(wanted, self.seed + 1)
-        step = max(256, _DENSE_ELEMENTS // self.embedding.dimension)
+        step = max(256, _DENSE_ELEMENTS // self.embedding_.dimension)
         total: Moments | None = None
         for start in range(0, rows.shape[0], step):
-            report("statistics", start, rows.shape[0])
+            progress("statistics", start, rows.shape[0])
             x = self._projected(float64(rows[start : start + step]))
-            part = Moments.of(self.embedding.operator(x).dense())
+            part = Moments.of(self.embedding_.operator(x).dense())
             total = part if total is None else total + part
         assert total is not None  # noqa: S101  (there is at least one descriptor: fit has checked)
         return total
 
-    def _pooled(self, sets: DescriptorSets, report: Progress, stage: str) -> Encoded:
+    def _pooled(self, sets: DescriptorSets, progress: Progress, stage: str) -> Encoded:
         """Aggregated vectors, not yet normalised, and the weights."""
         self.prepare(len(sets))
         xp = namespace(sets.flat)
@@ -264,15 +281,15 @@ class Encoder(Component):
         shares = [np.zeros(0, np.float32)] * len(sets)
         ridges = np.zeros(len(sets), np.float32)
         done = 0
-        report(stage, done, len(sets))
+        progress(stage, done, len(sets))
         for images, pooled in self._pooled_batches(sets):
             vectors[like(images, vectors, dtype=xp.int64)] = pooled.vectors
             for image, row in zip(images, pooled.weights, strict=True):
                 shares[image] = row[: sets.counts[image]].astype(np.float32)
             ridges[images] = pooled.ridges
             done += len(images)
-            report(stage, done, len(sets))
-        return Encoded(vectors if self.whitening else self.embedding.after_pooling(vectors), shares, ridges)
+            progress(stage, done, len(sets))
+        return Encoded(vectors if self.whitening_ else self.embedding_.after_pooling(vectors), shares, ridges)
 
     def _pooled_batches(self, sets: DescriptorSets) -> Iterator[tuple[np.ndarray, Encoded]]:
         """Indices of images, and what was pooled of them: several batches at once on the cores of a CPU."""
@@ -282,22 +299,22 @@ class Encoder(Component):
 
     def _pool(self, batch: Batch) -> tuple[np.ndarray, Encoded]:
         x = self._projected(batch.x)
-        gram = Gram(self.embedding.operator(x, batch.real), batch.real, self.whitening)
-        loudness, ridge = weights(gram, self.pooling, x, tolerance=self.tolerance)
-        return batch.images, Encoded(gram.vector(loudness), list(to_numpy(loudness)), to_numpy(ridge))
+        gram = Gram(self.embedding_.operator(x, batch.real), batch.real, self.whitening_)
+        shares, ridge = weights(gram, self.pooling, x, tolerance=self.tolerance)
+        return batch.images, Encoded(gram.vector(shares), list(to_numpy(shares)), to_numpy(ridge))
 
     def _pooled_length(self) -> int:
-        return self.whitening.dimension if self.whitening is not None else self.embedding.dimension
+        return self.whitening_.dimension if self.whitening_ is not None else self.embedding_.dimension
 
     def _before_rotation(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        return unit_length(power_law(pooled, self.power) if self.order == "paper" else pooled)
+        return unit_length(power_law(pooled, self.power) if self.finishing == "paper" else pooled)
 
     def _finish(self, pooled: Float[Array, "B D"]) -> Float[Array, "B k"]:
         vectors = self._before_rotation(pooled)
-        if self.rotation is not None:
-            vectors = self._keep_zeros(vectors, self.rotation.transform(vectors))
+        if self.rotation_ is not None:
+            vectors = self._keep_zeros(vectors, self.rotation_.transform(vectors))
         vectors = vectors[:, self.discard_after :]
-        if self.order == "released":
+        if self.finishing == "released":
             vectors = power_law(vectors, self.power)
         return unit_length(vectors[:, : self.keep])
 

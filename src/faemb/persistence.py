@@ -1,8 +1,17 @@
-"""A fitted component as one file: safetensors for the learned arrays, JSON for the settings, never pickle.
+"""A component as one file: safetensors for the learned arrays, JSON for the settings, never pickle.
 
-The JSON lies in the file's own header, so a model is always one file that is renamed into place when complete. It
-names this format and its version, the tree of components with their settings, and a fingerprint of settings and
-arrays together, which is checked on loading: a file that was cut, changed or made by something else is refused.
+The JSON lies in the file's own header, so that a model is one file, renamed into place when it is complete:
+
+    format, version     what the file is, and the version of this layout
+    made_by             the version of faemb that wrote it
+    model               the tree of components: class, revision, settings, learned parts
+    fingerprint         the identity of the component
+    checksum            of all of the above and of every array
+
+*Integrity* is the checksum: of stored bytes, verified as they are read, without knowing any class. *Identity* is the
+fingerprint: equal fingerprints, equal vectors. It covers the class and its `revision`, the settings that differ from
+the class's `baseline`, and the learned arrays. A setting that a file lacks gets its baseline value, so that a model
+keeps its identity when a class gains a setting. docs/formats.md states the rules.
 """
 
 import hashlib
@@ -17,73 +26,117 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+import faemb
 from faemb.arrays import to_numpy
-from faemb.component import Component
+from faemb.component import Component, digest_of
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.runtime.storage import replacing
 
 FORMAT = "faemb-model"
 VERSION = 1
+_TEXTS = ("format", "version", "made_by", "model", "fingerprint")
 
 Tree = dict[str, Any]
 
 
+class _NewerError(Exception):
+    """The file holds something that this version does not have."""
+
+
+class _OtherNumbersError(Exception):
+    """The file holds something that this version computes differently."""
+
+
 def save(component: Component, path: str | os.PathLike[str]) -> str:
     """Write `component`, fitted or not, replacing `path` in one step; returns the fingerprint."""
-    tree, arrays = describe(component)
-    mark = fingerprint_of(tree, arrays)
-    header = {"format": FORMAT, "version": str(VERSION), "fingerprint": mark, "model": json.dumps(tree)}
+    arrays: dict[str, np.ndarray] = {}
+    digests: dict[str, str] = {}
+    tree = _describe(component, "", arrays, digests)
+    header = {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "made_by": faemb.__version__,
+        "model": json.dumps(tree),
+        "fingerprint": fingerprint(component),
+    }
+    header["checksum"] = _checksum(header, digests)
     try:
         with replacing(path) as temporary:
             _write(arrays, header, temporary)
     except SafetensorError as error:
         raise FaembError(f"cannot write {path}: {error}") from error
-    return mark
+    return header["fingerprint"]
 
 
 def load(path: str | os.PathLike[str]) -> Component:
     """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
     header, arrays = _read(Path(path))
+    digests = {name: digest_of(array) for name, array in arrays.items()}
+    if header["checksum"] != _checksum(header, digests):
+        raise FormatError(f"{path} is damaged: its contents do not match its checksum; restore it or fit again")
+    made_by = header["made_by"]
     try:
-        component = _build(json.loads(header["model"]), arrays, "")
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
+        component = _build(json.loads(header["model"]), arrays, digests, "")
+    except _NewerError as error:
         raise FormatError(
-            f"{path} is damaged, or does not fit this version of faemb ({_line(error)}); restore it or fit again"
+            f"{path} was made by a newer faemb, {made_by} ({error}); pip install --upgrade faemb"
         ) from error
-    # What was built describes itself again: a setting or an array too few, too many or changed shows here.
-    if fingerprint(component) != header["fingerprint"]:
-        raise FormatError(f"{path} is damaged: its contents do not match its fingerprint; restore it or fit again")
+    except _OtherNumbersError as error:
+        raise FormatError(f"{path} was made by faemb {made_by} ({error}); {_cure(made_by)}") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
+        raise FormatError(f"{path} does not hold a model ({_line(error)}); restore it or fit again") from error
+    if arrays or fingerprint(component) != header["fingerprint"]:
+        raise FormatError(
+            f"{path} was made by faemb {made_by}, and this version reads it differently; {_cure(made_by)}"
+        )
     return component
 
 
 def fingerprint(component: Component) -> str:
-    """A name for exactly these settings and these learned arrays: equal fingerprints, equal vectors."""
-    return fingerprint_of(*describe(component))
+    """A name for exactly these settings and learned arrays, computed in the same way: equal names, equal vectors."""
+    settings = {
+        name: fingerprint(value) if isinstance(value, Component) else _plain(value, name)
+        for name, value in component.settings().items()
+    }
+    content = {
+        "component": type(component).__name__,
+        "revision": component.revision,
+        "settings": {name: value for name, value in settings.items() if not _is_baseline(component, name, value)},
+        "learned": component.digests() | {name: fingerprint(part) for name, part in component.learned_parts().items()},
+    }
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def describe(component: Component) -> tuple[Tree, dict[str, np.ndarray]]:
-    """The settings as a JSON tree, and the learned arrays under dotted names."""
-    arrays: dict[str, np.ndarray] = {}
-    return _describe(component, "", arrays), arrays
+def _is_baseline(component: Component, name: str, value: Any) -> bool:
+    return name in component.baseline and _plain(component.baseline[name], name) == value
 
 
-def fingerprint_of(tree: Tree, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+def _checksum(header: dict[str, str], digests: dict[str, str]) -> str:
+    content = [*(header[name] for name in _TEXTS), *(f"{name} {digests[name]}" for name in sorted(digests))]
+    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
 
 
-def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray]) -> Tree:
+# Components as trees.
+
+
+def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray], digests: dict[str, str]) -> Tree:
+    """The tree; learned arrays go into `arrays` and `digests`, under dotted names."""
+    own_digests = component.digests()
     for name, array in component.learned_arrays().items():
         arrays[prefix + name] = np.ascontiguousarray(to_numpy(array))
-    settings: Tree = {}
-    for name, value in component.settings().items():
-        nested = isinstance(value, Component)
-        settings[name] = _describe(value, f"{prefix}{name}.", arrays) if nested else _plain(value, name)
-    return {"component": type(component).__name__, "settings": settings}
+        digests[prefix + name] = own_digests[name]
+    parts = component.learned_parts()
+    return {
+        "component": type(component).__name__,
+        "revision": component.revision,
+        "settings": {
+            name: _describe(value, f"{prefix}{name}.", arrays, digests)
+            if isinstance(value, Component)
+            else _plain(value, name)
+            for name, value in component.settings().items()
+        },
+        "learned": {name: _describe(part, f"{prefix}{name}.", arrays, digests) for name, part in parts.items()},
+    }
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -97,6 +150,51 @@ def _plain(value: Any, name: str) -> Any:
     raise InputError(
         f"the setting {name} is a {type(value).__name__}; only finite numbers, texts and components can be saved"
     )
+
+
+def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], prefix: str) -> Component:
+    """The component of a tree; takes its arrays out of `arrays`."""
+    kind = _kind(tree["component"], tree["revision"])
+    unknown = sorted({*tree["settings"], *tree["learned"]} - {*kind.setting_names(), *kind.learned})
+    if unknown:
+        raise _NewerError(f"its {kind.__name__} has {unknown[0]!r}")
+    settings = {
+        name: _build(value, arrays, digests, f"{prefix}{name}.") if isinstance(value, dict) else value
+        for name, value in tree["settings"].items()
+    }
+    component = kind(**{**kind.baseline, **settings})
+    for name in kind.learned:
+        if name in tree["learned"]:
+            setattr(component, name, _build(tree["learned"][name], arrays, digests, f"{prefix}{name}."))
+        elif prefix + name in arrays:
+            component.set_learned(name, arrays.pop(prefix + name), digests[prefix + name])
+    return component
+
+
+def _kind(name: str, revision: int) -> type[Component]:
+    """The class of this name; the package's modules are imported when first used, so it may not be there yet."""
+    if name not in Component.registry:
+        package = import_module("faemb")
+        for public in package.__all__:
+            getattr(package, public)
+    if name not in Component.registry:
+        raise _NewerError(f"it holds a {name!r}")
+    kind = Component.registry[name]
+    if revision > kind.revision:
+        raise _NewerError(f"its {name} has revision {revision}, here {kind.revision}")
+    if revision < kind.revision:
+        raise _OtherNumbersError(f"its {name} computes other numbers: revision {revision}, here {kind.revision}")
+    return kind
+
+
+# Files.
+
+
+def _write(arrays: dict[str, np.ndarray], header: dict[str, str], path: Path) -> None:
+    path.touch()
+    mode = path.stat().st_mode  # what the umask allows; safetensors would make the file readable by its owner alone
+    save_file(arrays, path, metadata=header)
+    path.chmod(mode)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -114,44 +212,20 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 
 
 def _check(header: dict[str, str], path: Path) -> None:
-    if header.get("format") != FORMAT or not {"version", "fingerprint", "model"} <= header.keys():
+    if header.get("format") != FORMAT or "version" not in header:
         raise FormatError(f"{path} is a safetensors file of something else, not a faemb model")
-    if header["version"] not in {str(version) for version in range(1, VERSION + 1)}:
+    version = header["version"]
+    if version != str(VERSION):
+        cure = "pip install --upgrade faemb" if version.isdecimal() else "restore it or fit again"
+        raise FormatError(f"{path} has format version {version}; this faemb reads up to {VERSION}: {cure}")
+    if not {*_TEXTS, "checksum"} <= header.keys():
         raise FormatError(
-            f"{path} has format version {header['version']}; this faemb reads up to {VERSION}: "
-            "pip install --upgrade faemb"
+            f"{path} was made by a development version of faemb before 0.1.0, or is damaged; fit again with this one"
         )
 
 
-def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
-    kind = _kind(tree["component"])
-    settings = {
-        name: _build(value, arrays, f"{prefix}{name}.") if isinstance(value, dict) else value
-        for name, value in tree["settings"].items()
-    }
-    component = kind(**settings)
-    for name in kind.learned:
-        if prefix + name in arrays:
-            setattr(component, name, arrays[prefix + name])
-    return component
-
-
-def _kind(name: str) -> type[Component]:
-    """The class of this name; the package's modules are imported when first used, so it may not be there yet."""
-    if name not in Component.registry:
-        package = import_module("faemb")
-        for public in package.__all__:
-            getattr(package, public)
-    if name not in Component.registry:
-        raise FormatError(f"it holds a {name!r}, which this version of faemb does not know")
-    return Component.registry[name]
-
-
-def _write(arrays: dict[str, np.ndarray], header: dict[str, str], path: Path) -> None:
-    path.touch()
-    mode = path.stat().st_mode  # what the umask allows; safetensors would leave the file to its owner alone
-    save_file(arrays, path, metadata=header)
-    path.chmod(mode)
+def _cure(made_by: str) -> str:
+    return f'fit again, or use: pip install "faemb=={made_by}"'
 
 
 def _line(error: BaseException) -> str:

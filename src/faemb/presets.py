@@ -177,7 +177,7 @@ def _published(name: str, variant: Variant) -> dict[str, Any]:
         "embedding": _method(family.method, int(count), variant),
         "projection": Projection(family.width, unit_before=variant.unit_before, unit_after=variant.unit_after),
         "whitening": Whitening(discard=variant.discard_before, floor=variant.floor, raise_last=variant.raise_last),
-        "order": variant.order,
+        "finishing": variant.order,
         "whitening_rows": variant.whitening_rows,
         "discard_after": variant.discard_after_factor * _paper_discard(family),
     }

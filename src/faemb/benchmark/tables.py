@@ -119,7 +119,7 @@ def ablation(choice: Choice) -> Iterator[Asked]:
         "truncation after aggregation, twice as much": {"whitening__discard": 0, "discard_after": 45 * 46},
         "no truncation": {"whitening__discard": 0},
         "half the truncation": {"whitening__discard": half},
-        "power law after rotation": {"rotation": Rotation(released.rotation), "order": released.order},
+        "power law after rotation": {"rotation": Rotation(released.rotation), "finishing": released.order},
         "+RN by whitening": {"rotation": Rotation(paper.rotation)},
         "+RN by rotation": {"rotation": Rotation(released.rotation)},
         "first-order terms too": {"embedding__linear_scale": 1.0},

@@ -114,10 +114,9 @@ class Workbench:
     def fitted(self, stem: Encoder) -> Encoder:
         """Projection, anchors and whitening, learned; whitenings of one embedding share its statistics."""
         encoder, spectrum = self._learned(stem)
-        encoder.pooling = stem.pooling
-        if stem.whitening is not None and spectrum is not None:
-            discard = encoder.embedding.leading_components()
-            encoder.whitening = deepcopy(stem.whitening).fit_spectrum(spectrum, discard=discard)
+        encoder.set_params(pooling=stem.pooling, whitening=stem.whitening)
+        if spectrum is not None:
+            encoder.fit_whitening(spectrum)
         return encoder.to(self.device)
 
     def _learned(self, stem: Encoder) -> tuple[Encoder, Spectrum | None]:
@@ -202,7 +201,7 @@ def _pooling_by(pooling: str, encoder: Encoder) -> Encoder:
 def stem_of(encoder: Encoder) -> Encoder:
     """The costly part: as it is up to pooling, and nothing after it."""
     stem = deepcopy(encoder)
-    stem.rotation, stem.keep, stem.power, stem.order, stem.discard_after = None, None, 1.0, "paper", 0
+    stem.rotation, stem.keep, stem.power, stem.finishing, stem.discard_after = None, None, 1.0, "paper", 0
     return stem
 
 

@@ -67,7 +67,7 @@ class Model(Component):
 
     @property
     def is_fitted(self) -> bool:
-        return all(part.is_fitted for part in self.parts().values()) and self.rotation is not None
+        return self.encoder.is_fitted and self.rotation is not None
 
     @property
     def fingerprint(self) -> str:

@@ -125,9 +125,9 @@ class Network(Component):
         """Without sessions, which live in one process only; the next process starts its own."""
         return {name: value for name, value in self.__dict__.items() if name != "_sessions"}
 
-    def __sklearn_clone__(self) -> "Network":
-        """A clone keeps the program: it was read and not fitted, so that nothing could bring it back."""
-        copy = type(self)(**self.get_params(deep=False))
+    def clone(self) -> "Network":
+        """With the program: it was read from a file, and no `fit` could bring it back."""
+        copy = super().clone()
         if self.is_fitted:
             copy.program_ = self.program_
         return copy
