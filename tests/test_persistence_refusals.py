@@ -133,10 +133,10 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
     assert_refused(tmp_path / ("a" * 300))
 
 
-@pytest.mark.parametrize("version", ["2", "10", "999999999999999999999"])
+@pytest.mark.parametrize("version", ["3", "10", "999999999999999999999"])
 def test_a_newer_version_is_refused_with_the_cure(path: Path, version: str) -> None:
     forge(path, parts_of(Whitening())[0], version=version)
-    assert_refused(path, f"format version {version}; this faemb reads up to 1: pip install --upgrade faemb")
+    assert_refused(path, f"format version {version}; this faemb reads up to 2: pip install --upgrade faemb")
 
 
 @pytest.mark.parametrize("version", ["", "one", "-1", "1.0", "²", "0"])

@@ -4,14 +4,26 @@ Names are imported when they are first used, so that `faemb --help` does not wai
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faemb.binary import ITQ, hamming
+    from faemb.collection import Answer, Collection, Group, Hit, Model, encode_images, fit_model, new_model
     from faemb.embedding import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation
     from faemb.encoder import Encoder
     from faemb.errors import FaembError
-    from faemb.features import HessianAffine, LocalFeatures, extract_folder, make_extractor, read_features
+    from faemb.features import (
+        CnnMap,
+        CnnPatches,
+        CnnTokens,
+        Extractor,
+        HessianAffine,
+        LocalFeatures,
+        Network,
+        extract_folder,
+        make_extractor,
+        read_features,
+    )
     from faemb.presets import preset
     from faemb.projection import Projection
     from faemb.rotation import Rotation
@@ -24,42 +36,59 @@ __all__ = [
     "TLCC",
     "VLAD",
     "VLAT",
+    "Answer",
     "BoW",
+    "CnnMap",
+    "CnnPatches",
+    "CnnTokens",
+    "Collection",
     "Encoder",
+    "Extractor",
     "FAemb",
     "FaembError",
     "FastFAemb",
     "Fisher",
+    "Group",
     "HessianAffine",
+    "Hit",
     "LocalFeatures",
+    "Model",
+    "Network",
     "Projection",
     "Rotation",
     "Triangulation",
     "Whitening",
+    "encode_images",
     "extract_folder",
+    "fit_model",
     "hamming",
     "make_extractor",
+    "new_model",
     "preset",
     "read_features",
 ]
-_HOMES = {
+_MODULES = {
     "binary": ("ITQ", "hamming"),
+    "collection": ("Answer", "Collection", "Group", "Hit", "Model", "encode_images", "fit_model", "new_model"),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),
     "encoder": ("Encoder",),
     "errors": ("FaembError",),
-    "features": ("HessianAffine", "LocalFeatures", "extract_folder", "make_extractor", "read_features"),
+    "features": (
+        *("CnnMap", "CnnPatches", "CnnTokens", "Extractor", "HessianAffine", "LocalFeatures", "Network"),
+        *("extract_folder", "make_extractor", "read_features"),
+    ),
     "presets": ("preset",),
     "projection": ("Projection",),
     "rotation": ("Rotation",),
     "whitening": ("Whitening",),
 }
-_HOME_OF = {name: f"faemb.{home}" for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: f"faemb.{module}" for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'faemb' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

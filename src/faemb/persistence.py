@@ -27,14 +27,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 import faemb
+from faemb import persistence_version_1
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.runtime.storage import replacing
 
 FORMAT = "faemb-model"
-VERSION = 1
+VERSION = 2
 _TEXTS = ("format", "version", "made_by", "model", "fingerprint")
+_NEEDED = {"1": {"model", "fingerprint"}, "2": {*_TEXTS, "checksum"}}
 
 Tree = dict[str, Any]
 
@@ -71,12 +73,40 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
 def load(path: str | os.PathLike[str]) -> Component:
     """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
     header, arrays = _read(Path(path))
+    if header["version"] == "1":
+        return _load_version_1(header, arrays, path)
     digests = {name: digest_of(array) for name, array in arrays.items()}
     if header["checksum"] != _checksum(header, digests):
-        raise FormatError(f"{path} is damaged: its contents do not match its checksum; restore it or fit again")
+        raise _damaged(path)
+    component = _built(header, arrays, digests, path)
+    if arrays or fingerprint(component) != header["fingerprint"]:
+        made_by = header["made_by"]
+        raise FormatError(
+            f"{path} was made by faemb {made_by}, and this version reads it differently; {_cure(made_by)}"
+        )
+    return component
+
+
+def _load_version_1(header: dict[str, str], arrays: dict[str, np.ndarray], path: str | os.PathLike[str]) -> Component:
+    """Version 1 has another fingerprint: what reads such a file must not compare it."""
+    try:
+        tree = json.loads(header["model"])
+        if not persistence_version_1.is_whole(tree, arrays, header["fingerprint"]):
+            raise _damaged(path)
+        tree, arrays = persistence_version_1.upgraded(tree, arrays)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise _damaged(path) from error
+    digests = {name: digest_of(array) for name, array in arrays.items()}
+    return _built({"made_by": "0.1.0.dev0", "model": json.dumps(tree)}, arrays, digests, path)
+
+
+def _built(
+    header: dict[str, str], arrays: dict[str, np.ndarray], digests: dict[str, str], path: str | os.PathLike[str]
+) -> Component:
+    """The component, with every way in which it can fail explained; takes its arrays out of `arrays`."""
     made_by = header["made_by"]
     try:
-        component = _build(json.loads(header["model"]), arrays, digests, "")
+        return _build(json.loads(header["model"]), arrays, digests, "")
     except _NewerError as error:
         raise FormatError(
             f"{path} was made by a newer faemb, {made_by} ({error}); pip install --upgrade faemb"
@@ -85,11 +115,6 @@ def load(path: str | os.PathLike[str]) -> Component:
         raise FormatError(f"{path} was made by faemb {made_by} ({error}); {_cure(made_by)}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
         raise FormatError(f"{path} does not hold a model ({_line(error)}); restore it or fit again") from error
-    if arrays or fingerprint(component) != header["fingerprint"]:
-        raise FormatError(
-            f"{path} was made by faemb {made_by}, and this version reads it differently; {_cure(made_by)}"
-        )
-    return component
 
 
 def fingerprint(component: Component) -> str:
@@ -215,13 +240,15 @@ def _check(header: dict[str, str], path: Path) -> None:
     if header.get("format") != FORMAT or "version" not in header:
         raise FormatError(f"{path} is a safetensors file of something else, not a faemb model")
     version = header["version"]
-    if version != str(VERSION):
+    if version not in _NEEDED:
         cure = "pip install --upgrade faemb" if version.isdecimal() else "restore it or fit again"
         raise FormatError(f"{path} has format version {version}; this faemb reads up to {VERSION}: {cure}")
-    if not {*_TEXTS, "checksum"} <= header.keys():
-        raise FormatError(
-            f"{path} was made by a development version of faemb before 0.1.0, or is damaged; fit again with this one"
-        )
+    if not _NEEDED[version] <= header.keys():
+        raise _damaged(path)
+
+
+def _damaged(path: str | os.PathLike[str]) -> FormatError:
+    return FormatError(f"{path} is damaged: its contents do not match its checksum; restore it or fit again")
 
 
 def _cure(made_by: str) -> str:
