@@ -12,15 +12,14 @@ from faemb import Encoder, FastFAemb, Projection, Whitening, demo
 from faemb.collection import Answer, Collection, Hit
 from faemb.demo import (
     NOTE,
-    Photograph,
     crop,
     installed_photographs,
-    interesting,
     light,
     perspective,
     precision,
     render_views,
     run_demo,
+    sample,
     tiles,
 )
 from faemb.errors import InputError, MissingExtraError
@@ -49,7 +48,7 @@ def noise(rng):
 
 
 def no_network(*_):
-    raise AssertionError("the demo has asked for a connection")
+    raise AssertionError("the demo has opened a connection")
 
 
 def pixels_of(path: Path) -> np.ndarray:
@@ -63,15 +62,14 @@ def pixels_of(path: Path) -> np.ndarray:
 
 def test_the_photographs_of_scikit_learn_make_at_least_twelve_scenes(only_core):
     found = installed_photographs()
-    assert [each.name for each in found] == [f"palace-{number:02d}" for number in range(1, 13)] + ["flower"]
-    assert all(each.pixels.dtype == np.uint8 for each in found)
-    assert all(min(each.pixels.shape[:2]) > 300 for each in found)
+    assert list(found) == [f"palace-{number:02d}" for number in range(1, 13)] + ["flower"]
+    assert all(pixels.dtype == np.uint8 for pixels in found.values())
+    assert all(min(pixels.shape[:2]) > 300 for pixels in found.values())
 
 
-def test_all_photographs_have_names_of_their_own_and_come_without_a_network(monkeypatch):
+def test_photographs_are_found_without_a_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", no_network)
-    names = [each.name for each in installed_photographs()]
-    assert len(names) == len(set(names)) >= 13
+    assert len(installed_photographs()) >= 13
 
 
 def test_without_any_photograph_the_cure_is_told(monkeypatch):
@@ -90,20 +88,20 @@ def test_files_that_a_package_does_not_hold_are_passed_over(monkeypatch, tmp_pat
     monkeypatch.setattr(demo, "find_spec", spec)
     (tmp_path / "data").mkdir()
     PIL.Image.new("L", (900, 400), 90).save(tmp_path / "data" / "coins.png")
-    last = installed_photographs()[-1]
-    assert last.name == "coins"
-    assert last.pixels.shape == (284, 640, 3)
+    name, pixels = list(installed_photographs().items())[-1]
+    assert name == "coins"
+    assert pixels.shape == (284, 640, 3)
 
 
 def test_tiles_do_not_overlap_and_show_something(rng):
-    """Sixteen noisy tiles, each of one mean of its own; the first two are made plain."""
+    """Sixteen tiles of noise, each with its own mean; the first two have one colour."""
     levels = np.arange(16).reshape(4, 4) * 10 + 40
     picture = np.kron(levels, np.ones((20, 30), int))[:, :, None] + rng.integers(0, 40, (80, 120, 3))
     picture[:20, :60] = 50
     cut = tiles("wall", picture.astype(np.uint8))
-    assert [each.name for each in cut] == [f"wall-{number:02d}" for number in range(1, 15)]
-    assert {each.pixels.shape for each in cut} == {(60, 90, 3)}
-    np.testing.assert_allclose([each.pixels.mean() for each in cut], levels.ravel()[2:] + 19.5, atol=2)
+    assert list(cut) == [f"wall-{number:02d}" for number in range(1, 15)]
+    assert {part.shape for part in cut.values()} == {(60, 90, 3)}
+    np.testing.assert_allclose([part.mean() for part in cut.values()], levels.ravel()[2:] + 19.5, atol=2)
 
 
 # Views.
@@ -111,11 +109,11 @@ def test_tiles_do_not_overlap_and_show_something(rng):
 
 def test_views_are_written_by_name_and_have_their_sizes(only_core, tmp_path):
     photographs = installed_photographs()
-    groups = render_views(tmp_path)
+    groups = render_views(tmp_path, photographs)
     assert len(groups) == len(photographs) == 13
-    for photograph, group in zip(photographs, groups, strict=True):
-        assert group == [tmp_path / photograph.name / f"{view}.jpg" for view in VIEWS]
-        height, width = photograph.pixels.shape[:2]
+    for (name, pixels), group in zip(photographs.items(), groups, strict=True):
+        assert group == [tmp_path / name / f"{view}.jpg" for view in VIEWS]
+        height, width = pixels.shape[:2]
         sizes = dict(zip(VIEWS, (pixels_of(path).shape for path in group), strict=True))
         assert sizes.pop("crop") == (height * 2 // 3, width * 2 // 3, 3)
         assert np.abs(np.subtract(sizes.pop("half-size"), (height / 2, width / 2, 3))).max() <= 0.5
@@ -124,11 +122,11 @@ def test_views_are_written_by_name_and_have_their_sizes(only_core, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_files_and_another_one_does_not(tmp_path, noise):
-    photographs = [Photograph("a", noise), Photograph("b", noise)]
+    photographs = {"a": noise, "b": noise}
     first, again, other = (
         {path.relative_to(tmp_path / name): path.read_bytes() for group in groups for path in group}
         for name, groups in (
-            (name, render_views(tmp_path / name, seed, photographs=photographs))
+            (name, render_views(tmp_path / name, photographs, seed))
             for name, seed in (("first", 3), ("again", 3), ("other", 4))
         )
     )
@@ -139,8 +137,8 @@ def test_the_same_seed_gives_the_same_files_and_another_one_does_not(tmp_path, n
 
 
 def test_rendering_again_replaces_the_files(tmp_path, noise):
-    before = render_views(tmp_path, photographs=[Photograph("a", noise)])
-    after = render_views(tmp_path, photographs=[Photograph("a", np.full_like(noise, 200))])
+    before = render_views(tmp_path, {"a": noise})
+    after = render_views(tmp_path, {"a": np.full_like(noise, 200)})
     assert before == after
     assert len(list(tmp_path.rglob("*"))) == 1 + len(VIEWS)
     np.testing.assert_allclose(pixels_of(after[0][0]), 200, atol=2)
@@ -191,18 +189,18 @@ def test_precision_drops_the_query_and_counts_what_is_missing(ranking, expected)
 @pytest.mark.parametrize(
     ("scores", "count", "expected"),
     [
-        ([3, 1, 2, 4, 5, 6], 4, [1, 2, 3, 5]),
-        ([5, 5, 5, 5], 2, [0, 2]),
+        ([3, 1, 2, 4, 5, 6], 3, [1, 0, 5]),
+        ([5, 5, 5, 5], 2, [0, 3]),
         ([2, 1], 6, [1, 0]),
         ([7], 6, [0]),
     ],
 )
-def test_the_worst_queries_come_first_and_then_others(scores, count, expected):
-    assert interesting(scores, count) == expected
+def test_a_sample_is_spread_from_the_worst_to_the_best(scores, count, expected):
+    assert sample(scores, count) == expected
 
 
 def test_a_small_demo_runs_and_runs_again(quick, only_core, tmp_path):
-    photographs = [Photograph(name, pixels[::2, ::2].copy()) for name, pixels in installed_photographs()[4:7]]
+    photographs = {name: pixels[::2, ::2].copy() for name, pixels in list(installed_photographs().items())[4:7]}
     out, told = tmp_path / "new" / "demo", []
     first = run_demo(out, lambda *step: told.append(step), 1, photographs=photographs)
     assert (first.scenes, first.images) == (3, 21)
@@ -216,7 +214,7 @@ def test_a_small_demo_runs_and_runs_again(quick, only_core, tmp_path):
     assert NOTE in page
     assert page.count("<h2>") == 3
     assert f"mAP {first.mean_average_precision:.1f}" in page
-    again = run_demo(out, jobs=1, photographs=photographs[:2])
+    again = run_demo(out, jobs=1, photographs=dict(list(photographs.items())[:2]))
     assert (again.scenes, again.images) == (2, 14)
     assert {path.name for path in out.iterdir()} == {"about.txt", "images", "demo.faemb", "demo.html"}
 
@@ -227,6 +225,6 @@ def test_what_the_demo_has_not_made_is_left_alone(tmp_path, noise, name):
     (tmp_path / "folder" / "images" / "mine.jpg").write_bytes(b"mine")
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(InputError, match="was not made by the demo; give a new folder"):
-        run_demo(tmp_path / name, photographs=[Photograph("a", noise)])
+        run_demo(tmp_path / name, photographs={"a": noise})
     assert (tmp_path / "folder" / "images" / "mine.jpg").read_bytes() == (tmp_path / "file").read_bytes() == b"mine"
     assert len(list(tmp_path.rglob("*"))) == 4

@@ -1,35 +1,34 @@
-"""The main job on pictures that are already installed: render views, index them, search, measure, show. No downloads.
+"""A demonstration on photographs of installed packages: render views, index them, search, measure, write a page.
 
-Two photographs come with scikit-learn, more with scikit-image (the extra 'demo'). The first, a palace, is cut into
-tiles that show different things, so that there is something to confuse even where it is almost alone. Views of each:
+scikit-learn contains two photographs, scikit-image (the extra 'demo') more; nothing is downloaded. The first, a palace,
+is cut into tiles that show different things, so that there are several scenes even without scikit-image. Views of each
+scene:
 
-    original      as it is
-    perspective   seen from elsewhere: a mild homography
-    crop          a part of it, two thirds of each side
+    original      the photograph
+    perspective   a mild homography
+    crop          two thirds of each side
     half-size     half of each side
-    blur          with a Gaussian of 2 pixels
+    blur          a Gaussian with a standard deviation of 2 pixels
     light         dim and warm, as in the evening
     quality-30    saved as a JPEG of quality 30
 
-Rendered views are easy: they share every scratch of one photograph. The mAP says that the installation works, and
-nothing about real photographs.
+Views rendered from one photograph are far easier to find than real photographs of one object. The mAP shows that the
+installation works and says nothing about real photographs.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
 import numpy as np
 from jaxtyping import UInt8
 from PIL import Image as Pillow
 
-from faemb.binary import ITQ
 from faemb.collection import Answer, Collection, Model
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.evaluation import average_precision
@@ -45,18 +44,16 @@ NOTE = (
     "works, and says nothing about real photographs."
 )
 FEATURES = 400
-"""Of each image, at most: enough for pictures of this size."""
+"""Largest number of local features of an image; enough for images of this size."""
 LARGEST_SIDE = 640
 TILES, ENLARGED = 4, 3
-"""Rows and columns of the palace, and how much its tiles are enlarged, so that they have details to lose."""
+"""Rows and columns of tiles, and the factor by which tiles are enlarged, so that blur and half size leave details."""
 LEAST_DETAIL = 30.0
-"""Standard deviation of a tile's Laplacian: the sky has 2, a roof 100."""
-BITS = 64
-"""Of the binary codes, which matter in collections of millions; more take longer to learn."""
+"""Standard deviation of a tile's Laplacian: about 2 for sky, 100 for a roof."""
 SHOWN_QUERIES, SHOWN_HITS = 6, 7
 
-_PALACE, _FLOWER = "china.jpg", "flower.jpg"
-_MORE = {
+_SKLEARN = {"palace": "china.jpg", "flower": "flower.jpg"}
+_SKIMAGE = {
     "astronaut": "astronaut.png",
     "brick": "brick.png",
     "cameraman": "camera.png",
@@ -74,26 +71,23 @@ _MORE = {
     "text": "text.png",
     "tissue": "ihc.png",
 }
-"""Files of scikit-image that lie in its package; others it would download."""
+"""Files that are part of the package; scikit-image would download others."""
 _ABOUT, _IMAGES, _COLLECTION, _PAGE = "about.txt", "images", "demo.faemb", "demo.html"
 _ABOUT_TEXT = "Made by the demo of faemb, which replaces images/, demo.faemb/ and demo.html when it runs here again."
 
-
-class Photograph(NamedTuple):
-    name: str
-    pixels: UInt8[np.ndarray, "H W 3"]
+Pixels = UInt8[np.ndarray, "_ _ 3"]
 
 
 @dataclass(frozen=True)
 class DemoResult:
     page: Path
-    """Answers to some queries, for a browser."""
+    """Some queries with their hits, for a browser."""
     collection: Path
     scenes: int
     images: int
-    """Views of all scenes, the originals among them."""
+    """Views of all scenes, including the originals."""
     mean_average_precision: float
-    """Per cent. Every original is a query, is dropped from its ranking, and has its other views as relevant images."""
+    """In percent. Each original is a query, ignored in its own ranking; the other views of its scene are relevant."""
     seconds: float
 
     def __str__(self) -> str:
@@ -108,13 +102,13 @@ def run_demo(
     progress: Progress | None = None,
     jobs: int | None = None,
     *,
-    photographs: Sequence[Photograph] | None = None,
+    photographs: Mapping[str, Pixels] | None = None,
 ) -> DemoResult:
-    """Render, index, search and measure in the folder `out`: a new one, or an earlier demo's, which is replaced."""
+    """Run the demo in the folder `out`, which is new, empty, or of an earlier demo, which is replaced."""
     start, out = time.monotonic(), Path(os.path.abspath(out))
-    chosen = installed_photographs() if photographs is None else photographs
-    prepare_folder(out)
-    groups = render_views(out / _IMAGES, photographs=chosen)
+    photographs = installed_photographs() if photographs is None else photographs
+    _prepare_folder(out)
+    groups = render_views(out / _IMAGES, photographs)
     answers = _index_and_search(out, groups, progress, jobs)
     scores = [100 * precision(answer, group) for answer, group in zip(answers, groups, strict=True)]
     result = DemoResult(
@@ -129,13 +123,15 @@ def run_demo(
     return result
 
 
-def prepare_folder(out: Path) -> None:
-    """An empty folder, but for a file that says whose it is; refuses to empty one that another has filled."""
-    if out.exists() and not (out.is_dir() and (_is_ours(out) or not any(out.iterdir()))):
+def _prepare_folder(out: Path) -> None:
+    """Make the folder, or remove what an earlier demo left; refuses a folder with anything else in it."""
+    about = out / _ABOUT
+    ours = about.is_file() and about.read_text(encoding="utf-8", errors="replace").startswith(_ABOUT_TEXT)
+    if out.exists() and not ours and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(f"{out} is there already and was not made by the demo; give a new folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / _ABOUT).write_text(f"{_ABOUT_TEXT}\n{NOTE}\n", encoding="utf-8")
+        about.write_text(f"{_ABOUT_TEXT}\n{NOTE}\n", encoding="utf-8")
         (out / _PAGE).unlink(missing_ok=True)
         for made in (_IMAGES, _COLLECTION):
             if (out / made).exists():
@@ -144,75 +140,61 @@ def prepare_folder(out: Path) -> None:
         raise FaembError(f"the folder {out} cannot be used: {error.strerror or error}") from error
 
 
-def _is_ours(out: Path) -> bool:
-    about = out / _ABOUT
-    return about.is_file() and about.read_text(encoding="utf-8", errors="replace").startswith(_ABOUT_TEXT)
-
-
 # Photographs.
 
 
-def installed_photographs() -> list[Photograph]:
-    """All that lie in installed packages; nothing is downloaded."""
-    palace, flower = _shipped("sklearn", "datasets/images", _PALACE), _shipped("sklearn", "datasets/images", _FLOWER)
-    found = ([] if palace is None else tiles("palace", palace)) + _named("flower", flower)
-    for name, file in _MORE.items():
-        found += _named(name, _shipped("skimage", "data", file))
+def installed_photographs() -> dict[str, Pixels]:
+    """Photographs in installed packages, by name; the palace is cut into tiles."""
+    found = {**_shipped("sklearn", "datasets/images", _SKLEARN), **_shipped("skimage", "data", _SKIMAGE)}
     if not found:
         raise MissingExtraError("a demo without scikit-learn's own photographs", "demo")
-    return found
+    palace = found.pop("palace", None)
+    return found if palace is None else {**tiles("palace", palace), **found}
 
 
-def _named(name: str, pixels: UInt8[np.ndarray, "H W 3"] | None) -> list[Photograph]:
-    return [] if pixels is None else [Photograph(name, pixels)]
-
-
-def _shipped(package: str, folder: str, file: str) -> UInt8[np.ndarray, "H W 3"] | None:
-    """A photograph in a package's folder, if both are there; the package is not imported, so it cannot download."""
+def _shipped(package: str, folder: str, files: Mapping[str, str]) -> dict[str, Pixels]:
+    """Those of the files that the package has; it is not imported, so it cannot download others."""
     spec = find_spec(package)
-    places = [] if spec is None else [Path(place) / folder / file for place in spec.submodule_search_locations or ()]
-    there = [place for place in places if place.is_file()]
-    return read_image(there[0], LARGEST_SIDE).rgb() if there else None
+    roots = [Path(root, folder) for root in spec.submodule_search_locations or ()] if spec else []
+    paths = {name: root / file for root in roots for name, file in files.items()}
+    return {name: read_image(path, LARGEST_SIDE).rgb() for name, path in paths.items() if path.is_file()}
 
 
-def tiles(name: str, pixels: UInt8[np.ndarray, "H W 3"]) -> list[Photograph]:
-    """Parts that do not overlap, those that show little left out."""
-    cut = [part for band in np.array_split(pixels, TILES) for part in np.array_split(band, TILES, axis=1)]
-    large = [_resized(part, ENLARGED, cv2.INTER_CUBIC) for part in cut if _detail(part) >= LEAST_DETAIL]
-    return [Photograph(f"{name}-{number:02d}", part) for number, part in enumerate(large, 1)]
+def tiles(name: str, pixels: Pixels) -> dict[str, Pixels]:
+    """Parts of a photograph that do not overlap, without those that show little."""
+    parts = [part for band in np.array_split(pixels, TILES) for part in np.array_split(band, TILES, axis=1)]
+    large = [_resized(part, ENLARGED, cv2.INTER_CUBIC) for part in parts if _detail(part) >= LEAST_DETAIL]
+    return {f"{name}-{number:02d}": part for number, part in enumerate(large, 1)}
 
 
-def _detail(pixels: UInt8[np.ndarray, "H W 3"]) -> float:
+def _detail(pixels: Pixels) -> float:
     return float(cv2.Laplacian(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.CV_32F).std())
 
 
-def _resized(pixels: UInt8[np.ndarray, "H W 3"], factor: float, how: int) -> UInt8[np.ndarray, "h w 3"]:
-    return np.asarray(cv2.resize(pixels, None, fx=factor, fy=factor, interpolation=how), np.uint8)
+def _resized(pixels: Pixels, factor: float, interpolation: int) -> Pixels:
+    return np.asarray(cv2.resize(pixels, None, fx=factor, fy=factor, interpolation=interpolation), np.uint8)
 
 
 # Views.
 
 
-def render_views(folder: Path, seed: int = 0, *, photographs: Sequence[Photograph] | None = None) -> list[list[Path]]:
-    """Write folder/NAME/VIEW.jpg for each photograph; the views of one together, the original first."""
-    chosen = installed_photographs() if photographs is None else photographs
-    return [
-        _saved(Path(folder) / photograph.name, photograph.pixels, np.random.default_rng([seed, number]))
-        for number, photograph in enumerate(chosen)
-    ]
+def render_views(folder: Path, photographs: Mapping[str, Pixels], seed: int = 0) -> list[list[Path]]:
+    """Write folder/NAME/VIEW.jpg for each photograph; returns the files of each, the original first."""
+    groups = []
+    for number, (name, pixels) in enumerate(photographs.items()):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        rendered = views(pixels, np.random.default_rng([seed, number]))
+        groups.append([_saved(folder / name / f"{view}.jpg", image) for view, image in rendered.items()])
+    return groups
 
 
-def _saved(folder: Path, pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, view in views(pixels, rng).items():
-        paths.append(folder / f"{name}.jpg")
-        with replacing(paths[-1]) as temporary:
-            Pillow.fromarray(view).save(temporary, format="JPEG", quality=30 if name == "quality-30" else 92)
-    return paths
+def _saved(path: Path, pixels: Pixels) -> Path:
+    with replacing(path) as temporary:
+        Pillow.fromarray(pixels).save(temporary, format="JPEG", quality=30 if path.stem == "quality-30" else 92)
+    return path
 
 
-def views(pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> dict[str, UInt8[np.ndarray, "_ _ 3"]]:
+def views(pixels: Pixels, rng: np.random.Generator) -> dict[str, Pixels]:
     return {
         "original": pixels,
         "perspective": perspective(pixels, rng),
@@ -224,24 +206,24 @@ def views(pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> dict[
     }
 
 
-def perspective(pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> UInt8[np.ndarray, "H W 3"]:
-    """Corners of the view lie inside the photograph, up to 15 % of its sides from its own, so no border shows."""
+def perspective(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    """Corners of the view lie inside the photograph, up to 15 % of each side from its corners, so no border shows."""
     height, width = pixels.shape[:2]
     corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1]]) * [width - 1, height - 1]
     inward = np.array([[1, 1], [-1, 1], [-1, -1], [1, -1]]) * [width, height] * rng.uniform(0, 0.15, (4, 2))
-    seen = cv2.getPerspectiveTransform((corners + inward).astype(np.float32), corners.astype(np.float32))
-    return cv2.warpPerspective(pixels, seen, (width, height), flags=cv2.INTER_LINEAR)
+    homography = cv2.getPerspectiveTransform((corners + inward).astype(np.float32), corners.astype(np.float32))
+    return cv2.warpPerspective(pixels, homography, (width, height), flags=cv2.INTER_LINEAR)
 
 
-def crop(pixels: UInt8[np.ndarray, "H W 3"], rng: np.random.Generator) -> UInt8[np.ndarray, "h w 3"]:
-    """Two thirds of each side, anywhere."""
+def crop(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    """Two thirds of each side, at a random position."""
     height, width = pixels.shape[0] * 2 // 3, pixels.shape[1] * 2 // 3
     top, left = rng.integers(0, pixels.shape[0] - height + 1), rng.integers(0, pixels.shape[1] - width + 1)
     return np.ascontiguousarray(pixels[top : top + height, left : left + width])
 
 
-def light(pixels: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
-    """A dim evening: gamma 1.5, less of the light, and least of its blue."""
+def light(pixels: Pixels) -> Pixels:
+    """Gamma 1.5, then factors that leave more red than blue."""
     dim = 255 * (pixels / 255) ** 1.5 * np.array([0.9, 0.8, 0.65])
     return np.rint(dim).astype(np.uint8)
 
@@ -250,10 +232,11 @@ def light(pixels: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
 
 
 def _index_and_search(out: Path, groups: list[list[Path]], progress: Progress | None, jobs: int | None) -> list[Answer]:
-    """All images ranked for each original."""
-    model = Model(HessianAffine(max_features=FEATURES), preset("small"), code=ITQ(BITS))
+    """For each original, the ranking of all images."""
     answers: list[Answer] = []
-    with Collection.create(out / _COLLECTION, model) as collection:
+    with Collection.create(
+        out / _COLLECTION, Model(HessianAffine(max_features=FEATURES), preset("small"))
+    ) as collection:
         collection.add(out / _IMAGES, jobs=jobs, progress=progress)
         for done, group in enumerate(groups, 1):
             answers += collection.search(group[0], top=len(collection))
@@ -263,30 +246,27 @@ def _index_and_search(out: Path, groups: list[list[Path]], progress: Progress | 
 
 
 def precision(answer: Answer, group: Sequence[Path]) -> float:
-    """Average precision of the answer to the first of a group; it is ignored itself, and the others are relevant."""
-    ranking = [hit.path for hit in answer.hits]
-    number = {path: place for place, path in enumerate(dict.fromkeys([*group, *ranking]))}
-    return average_precision([number[path] for path in ranking], range(len(group)), ignored=[0])
+    """Average precision of the answer to the first image of a group, which is ignored; the others are relevant."""
+    numbers = {path: number for number, path in enumerate(group)}
+    ranking = [numbers.get(hit.path, len(group) + place) for place, hit in enumerate(answer.hits)]
+    return average_precision(ranking, range(1, len(group)), ignored=[0])
 
 
 def _page(result: DemoResult, answers: Sequence[Answer], scores: Sequence[float]) -> str:
-    chosen = interesting(scores, SHOWN_QUERIES)
     mean = f"mAP {result.mean_average_precision:.1f}"
     title = f"faemb demo: {result.images} rendered views of {result.scenes} scenes, {mean}"
-    worst = min(len(chosen), SHOWN_QUERIES // 2)
-    note = f"{NOTE} The first {worst} queries are those with the worst answers; the others are a sample."
-    return answers_page([_shortened(answers[query]) for query in chosen], title=title, note=note)
+    note = f"{NOTE} The queries shown are a sample, from the worst answer to the best."
+    shown = [_first_hits(answers[query]) for query in sample(scores, SHOWN_QUERIES)]
+    return answers_page(shown, title=title, note=note)
 
 
-def interesting(scores: Sequence[float], count: int) -> list[int]:
-    """The worst, worst first, and as many of the others, evenly spread."""
-    order = [int(query) for query in np.argsort(scores, kind="stable")]
-    worst, others = order[: count // 2], sorted(order[count // 2 :])
-    room = min(count - len(worst), len(others))
-    return worst + [others[len(others) * (2 * step + 1) // (2 * room)] for step in range(room)]
+def sample(scores: Sequence[float], count: int) -> list[int]:
+    """Positions of scores from the lowest to the highest, evenly spread over their order."""
+    order = np.argsort(scores, kind="stable")
+    return order[np.linspace(0, len(order) - 1, min(count, len(order))).astype(int)].tolist()
 
 
-def _shortened(answer: Answer) -> Answer:
-    """The first hits, without the query itself."""
+def _first_hits(answer: Answer) -> Answer:
+    """The answer with few hits, and without the query itself."""
     others = [hit for hit in answer.hits if hit.path != Path(answer.query)]
     return Answer(answer.query, answer.features, others[:SHOWN_HITS])

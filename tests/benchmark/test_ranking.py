@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from made_up_runs import SIFT, row, run
 
 from faemb.benchmark.ranking import Board, Source, boards, load_sources
 from faemb.benchmark.run import Row, Run, Used
 from faemb.errors import InputError
+from made_up_runs import SIFT, row, run
 
 
 def ranked(*runs: Run) -> list[Board]:

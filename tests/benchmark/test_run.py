@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up_runs import HOSTILE, row, run
 
 from faemb.benchmark.run import FILE, Run, Used, averaged
 from faemb.errors import FormatError, InputError
+from made_up_runs import HOSTILE, row, run
 
 
 @pytest.mark.parametrize("name", ["Ægir µ", HOSTILE, "no text: \udcff"], ids=["unicode", "hostile", "bytes"])

@@ -29,6 +29,7 @@ HEAVY = {
     "jaxtyping",
     "torch",
     "matplotlib",
+    "jinja2",
 }
 
 

@@ -99,7 +99,7 @@ def test_thumbnails_are_small_and_never_enlarged(tmp_path, width, height, shown)
     assert thumbnail.format == "JPEG"
     assert thumbnail.size == shown
     assert max(thumbnail.size) <= LARGEST_THUMBNAIL
-    assert page.attributes("svg")[0]["viewbox"] == f"0 0 {shown[0]} {shown[1]}"
+    assert page.attributes("svg")[0]["viewbox"] == f"0 0 {width} {height}"
 
 
 def test_thumbnails_are_upright(tmp_path):
@@ -147,22 +147,22 @@ def test_thousands_of_hits_make_a_page_of_reasonable_size(tmp_path):
 
 
 def test_a_box_is_drawn_on_the_query_alone(tmp_path):
-    """Of 600 x 300 pixels, shown at 240 x 120: the box covers the pixels 100..199 and 50..149."""
+    """In pixels of the image, corners included: the box covers the columns 100..199 and the rows 50..149."""
     query = photo(tmp_path / "q.png", 600, 300)
     hit = photo(tmp_path / "h.png", 50, 50)
     page = Page(
         answers_page([Answer(str(query), 5, [Hit(query, 1.0), Hit(hit, 0.5)])], title="T", box=(100, 50, 199, 149))
     )
     shade, outline = page.attributes("path")
-    assert outline == {"class": "box", "d": "M40.00 20.00h40.00v40.00h-40.00z"}
-    assert shade["d"] == "M0 0h240v120h-240z" + outline["d"]
+    assert outline == {"class": "box", "d": "M100 50h100v100h-100z"}
+    assert shade["d"] == "M0 0h600v300h-600z" + outline["d"]
     assert page.texts("p", "told")[0] == "5 local features in the box"
 
 
 def test_a_box_that_leaves_the_image_is_cut_and_one_beside_it_refused(tmp_path):
     answers = [Answer(str(photo(tmp_path / "q.png", 100, 50)), 5, [])]
     page = Page(answers_page(answers, title="T", box=(-20, 10, 500, 500)))
-    assert page.attributes("path")[1]["d"] == "M0.00 10.00h100.00v40.00h-100.00z"
+    assert page.attributes("path")[1]["d"] == "M0 10h100v40h-100z"
     with pytest.raises(InputError, match="lies outside the image, which is 100 x 50 pixels"):
         answers_page(answers, title="T", box=(200, 10, 300, 20))
 
@@ -176,7 +176,7 @@ def test_images_without_features_say_so(tmp_path):
 def test_a_query_without_features_says_so(tmp_path):
     query = photo(tmp_path / "q.jpg")
     page = Page(answers_page([Answer(str(query), 0, [])], title="T"))
-    assert page.texts("p", "told") == ["no local features"]
+    assert page.texts("p", "told") == ["0 local features"]
     assert page.texts("p", "soft") == ["The query has no local features, so nothing can be compared with it."]
 
 
@@ -187,20 +187,20 @@ def test_a_query_without_hits_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("query", ["the array", ""])
-def test_a_query_that_is_no_file_has_a_place_too(tmp_path, query):
+def test_a_query_that_is_not_a_file_is_shown_without_a_picture(tmp_path, query):
     page = Page(answers_page([Answer(query, 3, [Hit(photo(tmp_path / "h.jpg"), 0.5)])], title="T", box=(1, 1, 9, 9)))
-    assert page.texts("h2") == ["A query that is no file"]
-    assert page.texts("div", "lost") == ["no pictureit was given as an array, not as a file"]
+    assert page.texts("h2") == ["Query without a file"]
+    assert page.texts("div", "missing") == ["no picturethe query was given as an array or as features"]
     assert len(page.attributes("a")) == 1
 
 
-def test_a_picture_that_is_gone_or_broken_leaves_its_place_and_the_reason(tmp_path):
+def test_a_missing_or_broken_file_is_shown_with_the_reason(tmp_path):
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 nothing")
     (tmp_path / "empty.png").write_bytes(b"")
     (tmp_path / "folder.jpg").mkdir()
     names = ["gone.jpg", "broken.jpg", "empty.png", "folder.jpg"]
     page = Page(answers_page([Answer("", 3, [Hit(tmp_path / name, 0.5) for name in names])], title="T"))
-    reasons = page.texts("div", "lost")[1:]
+    reasons = page.texts("div", "missing")[1:]
     for name, reason, cause in zip(names, reasons, ["there is no file", "decoded", "empty", "a folder"], strict=True):
         assert reason.startswith("no picture")
         assert name in reason

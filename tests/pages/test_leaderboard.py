@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from made_up_runs import HOSTILE, row, run
 
 from faemb.benchmark.provenance import CAUTION, facts
 from faemb.benchmark.run import FILE, Row, Run, Used
 from faemb.errors import FormatError
 from faemb.pages.leaderboard import leaderboard
 from html_pages import Elements
+from made_up_runs import HOSTILE, row, run
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 

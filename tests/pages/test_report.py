@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_up_runs import HOSTILE, SUBSET, row, run
 from markdown_it import MarkdownIt
 from rich.console import Console
 
@@ -14,6 +13,7 @@ from faemb.benchmark.formatting import columns, duration, is_cost, main_measure,
 from faemb.benchmark.provenance import CAUTION, caution, facts
 from faemb.benchmark.run import Row, Run, Used
 from faemb.pages.report import markdown, terminal_table, write_report
+from made_up_runs import HOSTILE, SUBSET, row, run
 
 
 class Tables(HTMLParser):

@@ -17,7 +17,7 @@ def demo(
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Index and search a small set of pictures that is rendered from installed photographs; nothing is downloaded.
+    """Index and search images rendered from photographs of installed packages; nothing is downloaded.
 
     Example: faemb demo --open
     """

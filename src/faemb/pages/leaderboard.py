@@ -1,10 +1,10 @@
-"""Several runs as one HTML page: a list for each set of data, best results first, with what was used for each."""
+"""Several runs as one HTML page: a list for each set of data, best results first, and what each run used."""
 
 import base64
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import NamedTuple
 
 from faemb.benchmark.formatting import (
     GAP,
@@ -23,102 +23,109 @@ from faemb.benchmark.formatting import (
 from faemb.benchmark.provenance import caution, facts
 from faemb.benchmark.ranking import Board, Place, Source, boards, load_sources
 from faemb.benchmark.run import Row
-from faemb.pages.document import counted, document, text
-from faemb.pages.leaderboard_style import STYLE
+from faemb.pages.document import render
 
 TITLE = "Leaderboard"
 _METHOD = "method"
-_ABOUT = "A list holds results on the same images and ground truth, by checksum; the best come first."
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class _Cell(NamedTuple):
-    name: str
-    """Of the column; shown in each cell where there is no room for columns."""
-    html: str
+@dataclass(frozen=True)
+class Cell:
+    column: str
+    text: str
     kind: str = ""
+    """Its CSS class."""
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    method: str
+    settings: str
+    value: str
+    part: float
+    """Of the largest value in the list, for the bar."""
+    cells: list[Cell]
+    run: int
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    number: int
+    title: str
+    started: str
+    facts: list[tuple[str, str]]
+    plots: list[str]
+    """PNG files in base64."""
+
+
+@dataclass(frozen=True)
+class ShownBoard:
+    name: str
+    measure: str
+    is_cost: bool
+    images: int
+    queries: int
+    checksums: tuple[str, str]
+    """Of images and ground truth."""
+    cautions: list[str]
+    rows: list[ShownRow]
+    runs: list[ShownRun]
 
 
 def leaderboard(folders: Iterable[Path], *, title: str = TITLE) -> str:
-    """The page; folders are those of runs, with run.json and perhaps plots."""
+    """The page; each folder holds the run.json of a run and perhaps its plots."""
     sources = load_sources(folders)
     results = sum(len(source.run.rows) for source in sources)
-    about = f"{counted(results, 'result', 'results')} of {counted(len(sources), 'run', 'runs')}. {_ABOUT}"
-    return document(title, about, "", map(_board, boards(sources)), style=STYLE)
+    shown = map(_board, boards(sources))
+    return render("leaderboard.html", title=title, note="", results=results, runs=len(sources), boards=shown)
 
 
-def _board(board: Board) -> str:
+def _board(board: Board) -> ShownBoard:
     run = board.run
-    name = " + ".join([run.dataset.name, *(used.name for used in run.distractors)])
-    order = f"{board.measure}, less is better" if is_cost(board.measure) else board.measure
-    cautions = {caution(source.run) for source in board.sources} - {""}
-    said = "".join(f'<p class="caution">{text(sentence)}</p>' for sentence in sorted(cautions))
-    return (
-        f"<section><h2><bdi>{text(name)}</bdi> <small>by {text(order)}</small></h2>"
-        f'<p class="soft">{text(_data(board))}</p>{said}{_table(board)}'
-        f"{''.join(map(_details, board.sources))}</section>\n"
+    return ShownBoard(
+        name=" + ".join(used.name for used in (run.dataset, *run.distractors)),
+        measure=board.measure,
+        is_cost=is_cost(board.measure),
+        images=run.dataset.images,
+        queries=run.queries,
+        checksums=(run.dataset.checksum, run.labels),
+        cautions=sorted({caution(source.run) for source in board.sources} - {""}),
+        rows=[_row(place, board) for place in board.places],
+        runs=[_run(source) for source in board.sources],
     )
 
 
-def _data(board: Board) -> str:
-    run = board.run
-    counts = f"{counted(run.dataset.images, 'image', 'images')}, {counted(run.queries, 'query', 'queries')}"
-    sums = f"checksums {run.dataset.checksum[:12] or 'unknown'} and {run.labels[:12] or 'unknown'}"
-    return f"{counts}; {sums}"
-
-
-def _table(board: Board) -> str:
-    rows = [_cells(place, board) for place in board.places]
-    names = "".join(f'<th scope="col" class="number">{text(cell.name)}</th>' for cell in rows[0]) if rows else ""
-    head = f'<tr><th></th><th scope="col">{_METHOD}</th>{names}</tr>'
-    ranked = enumerate(zip(board.places, rows, strict=True), 1)
-    body = "".join(_row(rank, _what(place, board), cells) for rank, (place, cells) in ranked)
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
-
-
-def _row(rank: int, what: str, cells: list[_Cell]) -> str:
-    numbers = "".join(f'<td class="number {kind}" data-name="{text(name)}">{html}</td>' for name, html, kind in cells)
-    return (
-        f'<tr><td class="rank">{rank}</td><th scope="row" class="what" data-rank="{rank}">{what}</th>{numbers}</tr>\n'
-    )
-
-
-def _cells(place: Place, board: Board) -> list[_Cell]:
-    """One for each column of numbers."""
-    row, measure = place.row, board.measure
-    others = [name for name in measure_names([each.row for each in board.places]) if name != measure]
-    main = f"<b>{measured(row, measure)}</b>{_bar(place, board)}"
-    return [
-        _Cell(measure, main, "main"),
-        *(_compared(row, measure) if any(measure in each.row.published for each in board.places) else []),
-        *(_Cell(name, measured(row, name)) for name in others),
-        _Cell(TIME, duration(total_seconds(row)) if row.seconds else NOTHING),
-        _Cell("run", f'<a href="#run-{place.source.number}">{place.source.number}</a>'),
-    ]
-
-
-def _compared(row: Row, measure: str) -> list[_Cell]:
-    difference = gap(row, measure)
-    return [
-        _Cell(PAPER, number(row.published.get(measure), measure)),
-        _Cell(GAP, number(difference, measure, "+"), _direction(difference, measure)),
-    ]
-
-
-def _what(place: Place, board: Board) -> str:
-    """The method, and settings that tell it from the others in the list."""
+def _row(place: Place, board: Board) -> ShownRow:
+    """The method, the settings that distinguish it from others in the list, and its numbers."""
     settings = place.row.settings
-    told = [f"{name} {setting(settings[name])}" for name in board.telling if name != _METHOD and name in settings]
-    method = settings.get(_METHOD, board.run.title)
-    return f"<bdi>{text(setting(method))}</bdi><small>{text(', '.join(told))}</small>"
+    names = [name for name in board.telling if name != _METHOD and name in settings]
+    return ShownRow(
+        method=setting(settings.get(_METHOD, board.run.title)),
+        settings=", ".join(f"{name} {setting(settings[name])}" for name in names),
+        value=measured(place.row, board.measure),
+        part=_part(place, board),
+        cells=_cells(place.row, board),
+        run=place.source.number,
+    )
 
 
-def _bar(place: Place, board: Board) -> str:
-    """As long as its part of the largest value."""
+def _part(place: Place, board: Board) -> float:
     values = [each.row.measures.get(board.measure, 0.0) for each in board.places]
     largest, value = max(filter(isfinite, values), default=0.0), place.row.measures.get(board.measure, 0.0)
-    part = round(100 * value / largest) if 0 < value <= largest else 0
-    return f'<span class="bar"><i style="width:{part}%"></i></span>'
+    return value / largest if 0 < value <= largest else 0.0
+
+
+def _cells(row: Row, board: Board) -> list[Cell]:
+    """The paper's number and the gap, if any row of the list has them; the other measures; the time."""
+    rows, measure = [place.row for place in board.places], board.measure
+    cells = [Cell(name, measured(row, name)) for name in measure_names(rows) if name != measure]
+    cells.append(Cell(TIME, duration(total_seconds(row)) if row.seconds else NOTHING))
+    if not any(measure in each.published for each in rows):
+        return cells
+    difference = gap(row, measure)
+    paper = Cell(PAPER, number(row.published.get(measure), measure))
+    return [paper, Cell(GAP, number(difference, measure, "+"), _direction(difference, measure)), *cells]
 
 
 def _direction(difference: float | None, measure: str) -> str:
@@ -127,19 +134,8 @@ def _direction(difference: float | None, measure: str) -> str:
     return "worse" if (difference > 0) == is_cost(measure) else "better"
 
 
-def _details(source: Source) -> str:
-    said = "".join(f"<dt>{text(name)}</dt><dd>{text(content)}</dd>" for name, content in facts(source.run))
-    plots = "".join(_picture(path, source.run.title) for path in sorted(source.folder.glob("*.png")))
-    return (
-        f'<details><summary id="run-{source.number}">Run {source.number}: <bdi>{text(source.run.title)}</bdi> '
-        f"<small>{text(source.run.started)}</small></summary><dl>{said}</dl>{plots}</details>"
-    )
-
-
-def _picture(path: Path, title: str) -> str:
-    """Other files of such a name are left out."""
-    content = path.read_bytes()
-    if not content.startswith(_PNG):
-        return ""
-    data = base64.b64encode(content).decode("ascii")
-    return f'<img src="data:image/png;base64,{data}" alt="plot of {text(title)}">'
+def _run(source: Source) -> ShownRun:
+    """Files that are called .png and are not PNG are left out."""
+    run, files = source.run, [path.read_bytes() for path in sorted(source.folder.glob("*.png"))]
+    plots = [base64.b64encode(content).decode("ascii") for content in files if content.startswith(_PNG)]
+    return ShownRun(source.number, run.title, run.started, facts(run), plots)

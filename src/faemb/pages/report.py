@@ -1,4 +1,4 @@
-"""The report of a run: a table for the terminal, the same as Markdown with everything that was used, their files."""
+"""Reports of a run: a table for the terminal; as files, run.json, Markdown with the data and settings, and plots."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,21 +8,20 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from faemb.benchmark.formatting import Column, columns
+from faemb.benchmark.formatting import columns
 from faemb.benchmark.provenance import caution, facts
 from faemb.benchmark.run import Run
 from faemb.errors import MissingExtraError
-from faemb.pages.plots import save_plots
 from faemb.runtime.storage import replacing
 
 FILE = "report.md"
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|&~$]|(?<!\w)_|_(?!\w)")
-"""What Markdown would take for more than itself; an underscore within a word is none of it."""
+"""Characters with a meaning in Markdown; an underscore inside a word has none."""
 
 
 def terminal_table(run: Run) -> Table:
-    """For rich to print; nothing in it is taken for markup."""
+    """A table for rich to print; text in it is never read as markup."""
     shown = columns(run)
     table = Table(title=_plain(run.title), title_justify="left", box=SIMPLE_HEAD)
     table.caption, table.caption_justify = caution(run) or None, "left"
@@ -34,21 +33,23 @@ def terminal_table(run: Run) -> Table:
 
 
 def markdown(run: Run, plots: Sequence[str] = ()) -> str:
-    """`plots` are names of files beside the report."""
-    said = caution(run)
+    """The report; `plots` are names of files in its folder."""
+    shown = columns(run)
+    cells = zip(*(column.cells for column in shown), strict=True)
+    results = _table([column.name for column in shown], cells, ["---:" if each.is_number else "---" for each in shown])
     parts = [
         f"# {_escaped(run.title)}",
-        _table(columns(run)) if run.rows else "No results.",
-        *([f"**{said}**"] if said else []),
+        results if run.rows else "No results.",
+        caution(run) and f"**{caution(run)}**",
         *(f"![{_escaped(run.title)}]({name})" for name in plots),
-        "## What was used",
-        _table(_as_columns(facts(run))),
+        "## Data and settings",
+        _table(["name", "value"], facts(run), ["---", "---"]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def write_report(run: Run, folder: Path, plots: Iterable[Path] = ()) -> list[Path]:
-    """run.json and report.md, in a folder that is made if need be; `plots` were drawn into it before."""
+    """Write run.json and report.md into `folder`, which is made if it is missing; `plots` are in it already."""
     folder.mkdir(parents=True, exist_ok=True)
     text = markdown(run, [plot.name for plot in plots])
     with replacing(folder / FILE) as temporary:
@@ -57,24 +58,17 @@ def write_report(run: Run, folder: Path, plots: Iterable[Path] = ()) -> list[Pat
 
 
 def write_run(run: Run, folder: Path) -> list[Path]:
-    """run.json, report.md and, where matplotlib is installed, the plots; returns the files."""
+    """Write run.json, report.md and, if matplotlib is installed, the plots; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        plots = save_plots(run, folder)
+        from faemb.pages.plots import save_plots
     except MissingExtraError:
-        plots = []
+        return write_report(run, folder)
+    plots = save_plots(run, folder)
     return [*write_report(run, folder, plots), *plots]
 
 
-def _as_columns(pairs: list[tuple[str, str]]) -> list[Column]:
-    names, texts = zip(*pairs, strict=True)
-    return [Column("what", names, is_number=False), Column("which", texts, is_number=False)]
-
-
-def _table(shown: list[Column]) -> str:
-    head = [column.name for column in shown]
-    rule = ["---:" if column.is_number else "---" for column in shown]
-    rows = zip(*(column.cells for column in shown), strict=True)
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str]) -> str:
     lines = [map(_escaped, head), rule, *(map(_escaped, cells) for cells in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -88,5 +82,5 @@ def _escaped(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without what moves the cursor or recolours a terminal."""
+    """Spaces for line breaks, question marks for characters that would move the cursor or recolour a terminal."""
     return "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)
