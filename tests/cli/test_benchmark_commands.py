@@ -142,9 +142,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, run: Path) -> list[Experiment]:
     """Experiments as the command line hands them on; results are those of `run`."""
     seen: list[Experiment] = []
 
-    def take(experiment: Experiment, *more: object, **options: object) -> tuple[Run, list[Path]]:
+    def take(experiment: Experiment, *more: object, **options: object) -> Run:
         seen.append(experiment)
-        return Run.load(run), [run / FILE]
+        return Run.load(run)
 
     monkeypatch.setattr("faemb.benchmark.command.run_experiment", take)
     return seen
@@ -153,21 +153,29 @@ def asked(monkeypatch: pytest.MonkeyPatch, run: Path) -> list[Experiment]:
 def test_an_experiment_and_its_result(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
     ended = faemb(
         "benchmark", "set", "--learn", "a", "--learn", "b", "--preset", "small", "--seeds", 3, "--seed", 2,
-        "--json", tmp_path / "result.json",
+        "--out", tmp_path / "out",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "72.9" in ended.out
+    assert f"written to {tmp_path / 'out' / FILE}, " in ended.out
     (experiment,) = asked
     assert experiment.learning == (Path("a"), Path("b"))
     assert (experiment.preset, experiment.seeds, experiment.seed) == ("small", 3, 2)
     assert isinstance(experiment.extractor, HessianAffine)
-    assert json.loads((tmp_path / "result.json").read_text())["table"] == "sota"
+
+
+def test_a_result_as_json_is_that_of_the_file(
+    faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path
+) -> None:
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "sota", "--out", tmp_path / "out", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out) == json.loads((tmp_path / "out" / FILE).read_text())
 
 
 def test_the_table_of_a_network(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
     path = saved(cells(8), tmp_path)
     path.with_suffix(".json").write_text('{"channels": "rgb", "mean": 0, "std": 255}')
-    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn", "--network", path)
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn", "--network", path, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     extractor = asked[0].extractor
     assert isinstance(extractor, CnnMap)

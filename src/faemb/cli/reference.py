@@ -1,9 +1,10 @@
-"""All commands as Markdown, made from their own help: python -m faemb.cli.reference > docs/commands.md"""
+"""The reference of all commands as Markdown, from their help: python -m faemb.cli.reference > docs/commands.md"""
 
 import inspect
 import re
 from typing import Any
 
+from faemb.cli.console import result
 from faemb.cli.main import app
 
 
@@ -23,7 +24,7 @@ def render() -> str:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """As they are, with the example as code."""
+    """The paragraphs of a help text, with the example as a code block."""
     return [re.sub(r"^Example: (.*)$", r"```\n\1\n```", part, flags=re.DOTALL) for part in text.split("\n\n")]
 
 
@@ -33,10 +34,15 @@ def _table(parameters: list[Any]) -> str:
         option = parameter.param_type_name == "option"
         value = f" {parameter.metavar}" if option and parameter.metavar else ""
         name = ", ".join(f"`{opt}{value}`" for opt in parameter.opts) if option else f"`{parameter.metavar}`"
-        need = " Required." if parameter.required and option else ""
-        rows.append(f"| {name} | {parameter.help}{need} |")
+        rows.append(f"| {name} | {parameter.help}{_need(parameter) if option else ''} |")
     return "\n".join(rows)
 
 
+def _need(option: Any) -> str:
+    if option.required:
+        return " Required."
+    return "" if option.is_flag or option.default is None else f" Default: {option.default}."
+
+
 if __name__ == "__main__":
-    print(render(), end="")
+    result(render().removesuffix("\n"))
