@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from faemb.cli.console import Live, result, table_text
-from faemb.cli.options import Device, ExtractorOptions, Jobs, Output, Quiet, Variant
+from faemb.cli.options import Device, ExtractorOptions, Jobs, Output, Quiet, Variant, argument, flag, value
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,46 +15,33 @@ if TYPE_CHECKING:
     from faemb.features import Extractor
 
 TABLES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
+CACHE = Path("runs/cache")
 SHOWN = 5
 """Missing names that are printed; --json prints all of them."""
 
 
 def benchmark(
-    dataset: Annotated[Path, typer.Argument(help="Folder of a benchmark (see: faemb datasets).", metavar="DATASET")],
-    learn: Annotated[
-        list[Path], typer.Option(help="Folder of other images to learn from; may be repeated.", metavar="FOLDER")
-    ],
+    dataset: Annotated[Path, argument("DATASET", "Folder of a benchmark (see: faemb datasets).")],
+    learn: Annotated[list[Path], value("FOLDER", "Folder of other images to learn from; may be repeated.")],
     *,
-    table: Annotated[str | None, typer.Option(help=f"Table of the paper: {TABLES}.", metavar="NAME")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="One preset instead of a table, such as f-faemb-16.", metavar="NAME")
-    ] = None,
+    table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLES}.")] = None,
+    preset: Annotated[str | None, value("NAME", "One preset instead of a table, such as f-faemb-16.")] = None,
     variant: Variant = None,
-    rotation: Annotated[
-        bool, typer.Option("--rotation", help="With --preset: add rotation normalisation (+RN).")
-    ] = False,
+    rotation: Annotated[bool, flag("With --preset: add rotation normalisation (+RN).", "--rotation")] = False,
     large: Annotated[
-        bool,
-        typer.Option("--large", help="Include the rows of about 16,000 dimensions, which take hours without a GPU."),
+        bool, flag("Include the rows of about 16,000 dimensions, which take hours without a GPU.", "--large")
     ] = False,
     distractors: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of images that are relevant to no query; may be repeated.", metavar="FOLDER"),
+        list[Path] | None, value("FOLDER", "Folder of images that are relevant to no query; may be repeated.")
     ] = None,
     kind: Annotated[
-        str | None,
-        typer.Option(help="Kind of benchmark in DATASET; recognised by its files if not given.", metavar="NAME"),
+        str | None, value("NAME", "Kind of benchmark in DATASET; recognised by its files if not given.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results; runs/DATASET-TABLE if not given.", metavar="FOLDER")
-    ] = None,
-    cache: Annotated[
-        Path, typer.Option(help="Folder for features and vectors, which later runs use again.", metavar="FOLDER")
-    ] = Path("runs/cache"),
-    seed: Annotated[int, typer.Option(help="Random seed.", metavar="N")] = 0,
+    out: Annotated[Path | None, value("FOLDER", "Folder for the results; runs/DATASET-TABLE if not given.")] = None,
+    cache: Annotated[Path, value("FOLDER", "Folder for features and vectors, which later runs use again.")] = CACHE,
+    seed: Annotated[int, value("N", "Random seed.")] = 0,
     seeds: Annotated[
-        int,
-        typer.Option(help="Number of seeds, from --seed on; results are means with standard deviations.", metavar="N"),
+        int, value("N", "Number of seeds, from --seed on; results are means with standard deviations.")
     ] = 1,
     options: ExtractorOptions,
     device: Device = "cpu",
@@ -114,12 +99,9 @@ def _extractor(table: str | None, options: ExtractorOptions) -> "Extractor":
 
 
 def datasets(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of a benchmark that is to be checked.", metavar="FOLDER")
-    ] = None,
+    folder: Annotated[Path | None, argument("FOLDER", "Folder of a benchmark that is to be checked.")] = None,
     kind: Annotated[
-        str | None,
-        typer.Option(help="Kind of benchmark in FOLDER; recognised by its files if not given.", metavar="NAME"),
+        str | None, value("NAME", "Kind of benchmark in FOLDER; recognised by its files if not given.")
     ] = None,
     *,
     output: Output,
@@ -137,9 +119,9 @@ def datasets(
 
 
 def leaderboard(
-    runs: Annotated[list[Path], typer.Argument(help="Folders with a run.json.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="HTML page to write, complete in one file.", metavar="FILE")],
-    title: Annotated[str | None, typer.Option(help="Heading of the page.", metavar="TEXT")] = None,
+    runs: Annotated[list[Path], argument("RUN...", "Folders with a run.json.")],
+    out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
+    title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write the results of several runs as one HTML page, best first, grouped by dataset and checksum.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, counted, result, warning
-from faemb.cli.options import AsJson, Box, Device, InCollection, Index, Jobs, Output, Page, Quiet
+from faemb.cli.options import AsJson, Box, Device, InCollection, Index, Jobs, Output, Page, Quiet, argument, flag, value
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Group, Info
@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 def search(
     collection: InCollection,
-    queries: Annotated[list[Path], typer.Argument(help="Query images.", metavar="QUERY...")],
+    queries: Annotated[list[Path], argument("QUERY...", "Query images.")],
     *,
     box: Box = None,
-    top: Annotated[int, typer.Option(help="Number of results per query.", metavar="K")] = 10,
-    threshold: Annotated[
-        float | None, typer.Option(help="Omit results of lower similarity; from -1 to 1.", metavar="T")
-    ] = None,
+    top: Annotated[int, value("K", "Number of results per query.")] = 10,
+    threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
     index: Index = None,
     html: Page = None,
     device: Device = "cpu",
@@ -54,9 +52,7 @@ def search(
 def duplicates(
     collection: InCollection,
     *,
-    threshold: Annotated[
-        float, typer.Option(help="Images of at least this similarity join a group.", metavar="T")
-    ] = 0.3,
+    threshold: Annotated[float, value("T", "Images of at least this similarity join a group.")] = 0.3,
     index: Index = None,
     html: Page = None,
     output: Output,
@@ -80,7 +76,7 @@ def duplicates(
 
 def remove(
     collection: InCollection,
-    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.", metavar="IMAGE...")],
+    images: Annotated[list[Path], argument("IMAGE...", "Images, or folders of images.")],
     *,
     output: Output,
 ) -> None:
@@ -111,7 +107,7 @@ def check(
     collection: InCollection,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Compute damaged data again from undamaged data and the image files.")
+        bool, flag("Compute damaged data again from undamaged data and the image files.", "--repair")
     ] = False,
     device: Device = "cpu",
     jobs: Jobs = None,
@@ -136,8 +132,8 @@ def check(
 
 def export(
     collection: InCollection,
-    out: Annotated[Path, typer.Option(help="File to write.", metavar="FILE")],
-    form: Annotated[str, typer.Option("--format", help="npz, fvecs, faiss or hloc-h5.", metavar="NAME")] = "npz",
+    out: Annotated[Path, value("FILE", "File to write.")],
+    form: Annotated[str, value("NAME", "npz, fvecs, faiss or hloc-h5.", "--format")] = "npz",
     quiet: Quiet = False,
 ) -> None:
     """Write the vectors of a collection, with the names of the images, to a file for other tools.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, counted, result, warning
-from faemb.cli.options import Box, ExtractorOptions, Images, Jobs, Output, Quiet
+from faemb.cli.options import Box, ExtractorOptions, Images, Jobs, Output, Quiet, argument, value
 
 if TYPE_CHECKING:
     from faemb.features import Summary
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def features(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Folder for the features, one .npz file per image.", metavar="FOLDER")],
+    out: Annotated[Path, value("FOLDER", "Folder for the features, one .npz file per image.")],
     *,
     options: ExtractorOptions,
     jobs: Jobs = None,
@@ -40,8 +40,8 @@ def features(
 
 
 def show_features(
-    image: Annotated[Path, typer.Argument(help="Image file.", metavar="IMAGE")],
-    out: Annotated[Path, typer.Option(help="Image file to write: .png, .jpg or .webp.", metavar="FILE")],
+    image: Annotated[Path, argument("IMAGE", "Image file.")],
+    out: Annotated[Path, value("FILE", "Image file to write: .png, .jpg or .webp.")],
     *,
     options: ExtractorOptions,
     box: Box = None,
@@ -63,11 +63,8 @@ def show_features(
 
 
 def convert_features(
-    source: Annotated[Path, typer.Argument(help="File of local features, or folder of such files.", metavar="SOURCE")],
-    out: Annotated[
-        Path,
-        typer.Option(help="File to write, .npz or .h5 in hloc's layout, or folder for .npz files.", metavar="PATH"),
-    ],
+    source: Annotated[Path, argument("SOURCE", "File of local features, or folder of such files.")],
+    out: Annotated[Path, value("PATH", "File to write, .npz or .h5 in hloc's layout, or folder for .npz files.")],
     quiet: Quiet = False,
 ) -> None:
     """Convert local features between the formats of faemb and of other tools.

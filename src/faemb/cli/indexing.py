@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, counted, warning
-from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output
+from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, value
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 
 def index(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Folder for the collection.", metavar="COLLECTION")],
+    out: Annotated[Path, value("COLLECTION", "Folder for the collection.")],
     *,
     model: Annotated[
-        Path | None,
-        typer.Option(help="Model made by `faemb fit`; if not given, one is learned from IMAGES.", metavar="FILE"),
+        Path | None, value("FILE", "Model made by `faemb fit`; if not given, one is learned from IMAGES.")
     ] = None,
     options: ModelOptions,
-    kind: Annotated[str, typer.Option("--index", help=f"Index for searches: {INDEXES}.", metavar="NAME")] = "auto",
+    kind: Annotated[str, value("NAME", f"Index for searches: {INDEXES}.", "--index")] = "auto",
     no_features: Annotated[
-        bool, typer.Option("--no-features", help="Do not store local features; the collection is smaller.")
+        bool, flag("Do not store local features; the collection is smaller.", "--no-features")
     ] = False,
     device: Device = "cpu",
     jobs: Jobs = None,
@@ -70,7 +69,7 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
 def fit(
     images: Images,
-    out: Annotated[Path, typer.Option(help="File for the model.", metavar="FILE")],
+    out: Annotated[Path, value("FILE", "File for the model.")],
     *,
     options: ModelOptions,
     device: Device = "cpu",
@@ -97,8 +96,8 @@ def fit(
 
 def encode(
     images: Images,
-    model: Annotated[Path, typer.Option(help="Model made by `faemb fit`.", metavar="FILE")],
-    out: Annotated[Path, typer.Option(help="File for vectors and paths: .npz.", metavar="FILE")],
+    model: Annotated[Path, value("FILE", "Model made by `faemb fit`.")],
+    out: Annotated[Path, value("FILE", "File for vectors and paths: .npz.")],
     *,
     device: Device = "cpu",
     jobs: Jobs = None,

@@ -16,12 +16,7 @@ from faemb.cli.options import expanded
 
 STOPPED = 130
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, add, remove, update, info, check, duplicates, export),
     *(fit, encode, demo),

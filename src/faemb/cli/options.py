@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
 from faemb.cli.console import print_json, result
 
@@ -20,29 +21,32 @@ if TYPE_CHECKING:
     from faemb.collection import Model
     from faemb.features import Extractor
 
-Images = Annotated[
-    list[Path], typer.Argument(help="Image files, and folders, which are searched recursively.", metavar="IMAGES...")
-]
-InCollection = Annotated[Path, typer.Argument(help="Folder of the collection.", metavar="COLLECTION")]
-Jobs = Annotated[int | None, typer.Option(help="Number of worker processes; one per core if not given.", metavar="N")]
-Device = Annotated[str, typer.Option(help="Where vectors are computed: cpu, or a PyTorch device such as cuda.",
-                                     metavar="NAME")]  # fmt: skip
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Page = Annotated[
-    Path | None, typer.Option(help="Also write an HTML page with thumbnails, complete in one file.", metavar="FILE")
-]
-Box = Annotated[
-    str | None, typer.Option(help="Use only the features in this region, in pixels: x1,y1,x2,y2.", metavar="BOX")
-]
-Variant = Annotated[
-    str | None, typer.Option(help="Variant of a published preset: paper (if not given) or released.", metavar="NAME")
-]
+
+def argument(metavar: str, text: str) -> ArgumentInfo:
+    return typer.Argument(help=text, metavar=metavar)
+
+
+def value(metavar: str, text: str, *names: str) -> OptionInfo:
+    """An option with a value; its name is that of the parameter unless another is given."""
+    return typer.Option(*names, help=text, metavar=metavar)
+
+
+def flag(text: str, *names: str) -> OptionInfo:
+    """An option without a value."""
+    return typer.Option(*names, help=text)
+
+
+Images = Annotated[list[Path], argument("IMAGES...", "Image files, and folders, which are searched recursively.")]
+InCollection = Annotated[Path, argument("COLLECTION", "Folder of the collection.")]
+Jobs = Annotated[int | None, value("N", "Number of worker processes; one per core if not given.")]
+Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
+Quiet = Annotated[bool, flag("Print errors only.", "--quiet", "-q")]
+AsJson = Annotated[bool, flag("Print the result as JSON.", "--json")]
+Page = Annotated[Path | None, value("FILE", "Also write an HTML page with thumbnails, complete in one file.")]
+Box = Annotated[str | None, value("BOX", "Use only the features in this region, in pixels: x1,y1,x2,y2.")]
+Variant = Annotated[str | None, value("NAME", "Variant of a published preset: paper (if not given) or released.")]
 INDEXES = "auto, exact, hnsw, ivf-pq or binary; auto chooses by the number of images"
-Index = Annotated[
-    str | None,
-    typer.Option(help=f"Search with this index: {INDEXES}. The collection's own if not given.", metavar="NAME"),
-]
+Index = Annotated[str | None, value("NAME", f"Search with this index: {INDEXES}. The collection's own if not given.")]
 
 
 @dataclass(frozen=True)
@@ -63,28 +67,18 @@ class Output:
 class ExtractorOptions:
     detector: Annotated[
         str | None,
-        typer.Option(
-            help="hessian-affine, patches, map or tokens; map if only --network is given, else hessian-affine.",
-            metavar="NAME",
-        ),
+        value("NAME", "hessian-affine, patches, map or tokens; map if only --network is given, else hessian-affine."),
     ] = None
-    network: Annotated[
-        Path | None, typer.Option(help="Network as an .onnx file, with its .json file beside it.", metavar="FILE")
-    ] = None
+    network: Annotated[Path | None, value("FILE", "Network as an .onnx file, with its .json file beside it.")] = None
     max_features: Annotated[
-        int | None, typer.Option(help="Keep the N strongest features of each image; all if not given.", metavar="N")
+        int | None, value("N", "Keep the N strongest features of each image; all if not given.")
     ] = None
     rotation_invariant: Annotated[
         bool,
-        typer.Option(
-            "--rotation-invariant", help="Rotate patches to their dominant orientation; by default they stay upright."
-        ),
+        flag("Rotate patches to their dominant orientation; by default they stay upright.", "--rotation-invariant"),
     ] = False
     max_side: Annotated[
-        int | None,
-        typer.Option(
-            help="Reduce images whose longer side exceeds N pixels; 1,024 if not given, 0 for no limit.", metavar="N"
-        ),
+        int | None, value("N", "Reduce images whose longer side exceeds N pixels; 1,024 if not given, 0 for no limit.")
     ] = None
 
     def extractor(self) -> "Extractor":
@@ -112,17 +106,10 @@ class ModelOptions(ExtractorOptions):
 
     max_features: Annotated[
         int | None,
-        typer.Option(
-            help="Keep the N strongest features of each image; 2,000 of hessian-affine if not given, 0 for all.",
-            metavar="N",
-        ),
+        value("N", "Keep the N strongest features of each image; 2,000 of hessian-affine if not given, 0 for all."),
     ] = None
     preset: Annotated[
-        str,
-        typer.Option(
-            help="Settings of the encoder: small, medium, best, or a published method such as f-faemb-16.",
-            metavar="NAME",
-        ),
+        str, value("NAME", "Settings of the encoder: small, medium, best, or a published method such as f-faemb-16.")
     ] = "small"
     variant: Variant = None
 
