@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
+from faemb import arrays, encoder
 from faemb.collection import Collection, Model, writing
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
@@ -622,18 +623,33 @@ class TestDevice:
         assert_mistake(ended, r"device='gpu9' (needs the extra 'torch'|here)")
         assert not any((here / name).exists() for name in ("new.faemb", "new.model", "out.npz"))
 
-    def test_learning_adding_and_searching_by_pytorch(self, run, here):
-        """Which gives the vectors of NumPy, but for rounding."""
+    def test_learning_adding_and_searching_by_pytorch(self, run, here, monkeypatch):
+        """Vectors are those of NumPy but for rounding."""
         pytest.importorskip("torch")
-        on_device = ["--device", "torch:cpu"]
-        assert run("fit", "photos", "--out", "new.model", "--max-features", "70", *on_device).code == 0
-        assert run("index", "photos", "--out", "new.faemb", "--model", "new.model", *on_device).code == 0
-        picture(here / "photos" / "x.png", 20)
-        assert run("update", "new.faemb", *on_device).code == 0
-        assert run("check", "new.faemb", "--repair", *on_device).code == 0
-        shown = [run("search", "new.faemb", "photos/x.png", "--json", *options).out for options in ([], on_device)]
-        one, other = ([hit["score"] for hit in json.loads(text)[0]["hits"]] for text in shown)
-        np.testing.assert_allclose(one, other, atol=1e-4)
+        used: list[str] = []
+
+        def on_device(array: Any, device: str) -> Any:
+            used.append(device)
+            return arrays.on_device(array, device)
+
+        monkeypatch.setattr(encoder, "on_device", on_device)
+        picture(here / "more" / "x.png", 20)
+        for command in (
+            ["fit", "photos", "--out", "new.model", "--max-features", "70"],
+            ["index", "photos", "--out", "learned.faemb", "--max-features", "70"],
+            ["index", "photos", "--out", "new.faemb", "--model", "new.model"],
+            ["add", "new.faemb", "more"],
+            ["search", "new.faemb", "more/x.png", "--json"],
+            ["encode", "photos", "--model", "new.model", "--out", "out.npz"],
+        ):
+            used.clear()
+            ended = run(*command, "--device", "torch:cpu")
+            assert (ended.code, ended.err) == (0, "")
+            assert set(used) == {"torch:cpu"}
+            if command[0] == "search":
+                one, other = (json.loads(text)[0]["hits"] for text in (ended.out, run(*command).out))
+                assert [hit["path"] for hit in one] == [hit["path"] for hit in other]
+                np.testing.assert_allclose(*([hit["score"] for hit in hits] for hits in (one, other)), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ class TestFeatures:
             (["--detector", "map", "--network", "gone.onnx"], "no network at gone.onnx"),
             (["--detector", "patches", "--network", "gone.onnx", "--max-features", "9"], "no setting max_features"),
             (["--network", "gone.onnx"], "no network at gone.onnx"),
-            (["--detector", "hessian-affine", "--network", "gone.onnx"], "the detector hessian-affine uses no "),
+            (["--detector", "hessian-affine", "--network", "gone.onnx"], "the detector hessian-affine uses no network"),
             (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

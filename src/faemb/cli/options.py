@@ -93,7 +93,7 @@ class ExtractorOptions:
             given["rotation_invariant"] = True
         if self.max_side is not None:
             given["max_side"] = self.max_side or None
-        return make_extractor(self._detector, model=self.network, **given)
+        return make_extractor(self._detector, network=self.network, **given)
 
     @property
     def _detector(self) -> str:
