@@ -1,4 +1,4 @@
-"""python -m faemb: the command line, where its script is not on the path."""
+"""The command line as `python -m faemb`."""
 
 from faemb.cli import main
 

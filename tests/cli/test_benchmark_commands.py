@@ -1,36 +1,22 @@
 """The commands for benchmarks: what they print, where, and how they end."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from command_line import Run as Command
+from command_line import commands
 
 from cnn_networks import cells, saved
 from faemb.benchmark.command import Experiment
 from faemb.benchmark.datasets import KINDS, checked, open_dataset
 from faemb.benchmark.run import FILE, Row, Run, Used
-from faemb.cli import main
 from faemb.features import CnnMap, HessianAffine
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def faemb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    def command(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Ended(int(ended.value.code or 0), *capsys.readouterr())
-
-    return command
+def faemb(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    return commands(monkeypatch, capfd)
 
 
 @pytest.fixture
@@ -53,7 +39,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_without_a_folder_every_kind_is_listed(faemb: Callable[..., Ended]) -> None:
+def test_without_a_folder_every_kind_is_listed(faemb: Command) -> None:
     ended = faemb("datasets")
     assert (ended.code, ended.err) == (0, "")
     for kind in KINDS.values():
@@ -63,13 +49,13 @@ def test_without_a_folder_every_kind_is_listed(faemb: Callable[..., Ended]) -> N
     assert "one gt.tsv with the columns query, relevant, junk" in ended.out
 
 
-def test_kinds_as_json(faemb: Callable[..., Ended]) -> None:
+def test_kinds_as_json(faemb: Command) -> None:
     assert [kind["name"] for kind in json.loads(faemb("datasets", "--json").out)] == list(KINDS)
     (one,) = json.loads(faemb("datasets", "--json", "--kind", "oxford5k").out)
     assert (one["images"], one["queries"], one["measures"]) == ([5062, 5063], 55, ["mAP"])
 
 
-def test_a_folder_is_checked(faemb: Callable[..., Ended], holidays: Path) -> None:
+def test_a_folder_is_checked(faemb: Command, holidays: Path) -> None:
     ended = faemb("datasets", holidays)
     assert (ended.code, ended.err) == (0, "")
     expected = checked(open_dataset(holidays))
@@ -79,20 +65,20 @@ def test_a_folder_is_checked(faemb: Callable[..., Ended], holidays: Path) -> Non
     assert expected.labels in ended.out
 
 
-def test_a_check_as_json_has_every_missing_name(faemb: Callable[..., Ended], holidays: Path) -> None:
+def test_a_check_as_json_has_every_missing_name(faemb: Command, holidays: Path) -> None:
     content = json.loads(faemb("datasets", holidays, "--json", "--kind", "holidays").out)
     assert (content["kind"], content["images"], content["queries"], content["bytes"]) == ("holidays", 4, 2, 24)
     assert content["complete"] is False
     assert len(content["missing"]) == 498
 
 
-def test_quiet_prints_nothing(faemb: Callable[..., Ended], holidays: Path) -> None:
+def test_quiet_prints_nothing(faemb: Command, holidays: Path) -> None:
     assert faemb("datasets", holidays, "--quiet") == (0, "", "")
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["{empty}"], ["{holidays}", "--kind", "ukbench"], ["--kind", "x"]])
 def test_what_cannot_be_used_ends_in_one_sentence(
-    faemb: Callable[..., Ended], holidays: Path, tmp_path: Path, arguments: list[str]
+    faemb: Command, holidays: Path, tmp_path: Path, arguments: list[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
     ended = faemb("datasets", *(part.format(empty=tmp_path / "empty", holidays=holidays) for part in arguments))
@@ -101,7 +87,7 @@ def test_what_cannot_be_used_ends_in_one_sentence(
     assert ended.err.count("\n") == 1
 
 
-def test_runs_become_a_page(faemb: Callable[..., Ended], run: Path, tmp_path: Path) -> None:
+def test_runs_become_a_page(faemb: Command, run: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert faemb("leaderboard", run, "--out", page, "--title", "Ours <now>") == (0, f"written to {page}\n", "")
     content = page.read_text(encoding="utf-8")
@@ -119,7 +105,7 @@ def test_runs_become_a_page(faemb: Callable[..., Ended], run: Path, tmp_path: Pa
     ids=["missing", "damaged", "newer"],
 )
 def test_a_bad_run_ends_in_one_sentence_and_no_page(
-    faemb: Callable[..., Ended], run: Path, tmp_path: Path, text: str | None, sentence: str
+    faemb: Command, run: Path, tmp_path: Path, text: str | None, sentence: str
 ) -> None:
     bad = tmp_path / "bad"
     bad.mkdir()
@@ -131,7 +117,7 @@ def test_a_bad_run_ends_in_one_sentence_and_no_page(
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_page_needs_its_suffix(faemb: Callable[..., Ended], run: Path, tmp_path: Path) -> None:
+def test_a_page_needs_its_suffix(faemb: Command, run: Path, tmp_path: Path) -> None:
     ended = faemb("leaderboard", run, "--out", tmp_path / "page.txt")
     assert (ended.code, ended.out) == (1, "")
     assert "ends in .html" in ended.err
@@ -142,39 +128,45 @@ def asked(monkeypatch: pytest.MonkeyPatch, run: Path) -> list[Experiment]:
     """Experiments as the command line hands them on; results are those of `run`."""
     seen: list[Experiment] = []
 
-    def take(experiment: Experiment, *more: object, **options: object) -> tuple[Run, list[Path]]:
+    def take(experiment: Experiment, *more: object, **options: object) -> Run:
         seen.append(experiment)
-        return Run.load(run), [run / FILE]
+        return Run.load(run)
 
     monkeypatch.setattr("faemb.benchmark.command.run_experiment", take)
     return seen
 
 
-def test_an_experiment_and_its_result(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
+def test_an_experiment_and_its_result(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:
     ended = faemb(
         "benchmark", "set", "--learn", "a", "--learn", "b", "--preset", "small", "--seeds", 3, "--seed", 2,
-        "--json", tmp_path / "result.json",
+        "--out", tmp_path / "out",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "72.9" in ended.out
+    assert f"written to {tmp_path / 'out' / FILE}, " in ended.out
     (experiment,) = asked
     assert experiment.learning == (Path("a"), Path("b"))
     assert (experiment.preset, experiment.seeds, experiment.seed) == ("small", 3, 2)
     assert isinstance(experiment.extractor, HessianAffine)
-    assert json.loads((tmp_path / "result.json").read_text())["table"] == "sota"
 
 
-def test_the_table_of_a_network(faemb: Callable[..., Ended], asked: list[Experiment], tmp_path: Path) -> None:
+def test_a_result_as_json_is_that_of_the_file(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "sota", "--out", tmp_path / "out", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out) == json.loads((tmp_path / "out" / FILE).read_text())
+
+
+def test_the_table_of_a_network(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:
     path = saved(cells(8), tmp_path)
     path.with_suffix(".json").write_text('{"channels": "rgb", "mean": 0, "std": 255}')
-    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn", "--network", path)
+    ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn", "--network", path, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     extractor = asked[0].extractor
     assert isinstance(extractor, CnnMap)
     assert tuple(extractor.scales) == (1.0, 0.6)
 
 
-def test_the_table_of_a_network_needs_one(faemb: Callable[..., Ended], asked: list[Experiment]) -> None:
+def test_the_table_of_a_network_needs_one(faemb: Command, asked: list[Experiment]) -> None:
     ended = faemb("benchmark", "set", "--learn", "a", "--table", "cnn")
     assert ended.code == 1
     assert "the table cnn needs a network; give its .onnx file with --network" in " ".join(ended.err.split())

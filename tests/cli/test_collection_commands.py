@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
+from faemb import arrays, encoder
 from faemb.collection import Collection, Model, writing
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
@@ -125,7 +126,16 @@ class TestIndex:
         assert (ended.code, ended.out) == (0, "")
         broken, flat = warnings(ended)
         assert broken.startswith("photos/broken.png ")
-        assert flat == f"{here / 'photos' / 'flat.png'} has no local features: it is kept, and ranked last"
+        assert flat == f"{here / 'photos' / 'flat.png'} has no local features, so it is stored but ranked last"
+
+    def test_for_programs(self, run, here):
+        (here / "photos" / "broken.png").write_text("no image")
+        blank(here / "photos" / "flat.png")
+        ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--json")
+        told = json.loads(ended.out)
+        assert (ended.code, told["added"], told["unchanged"], told["removed"]) == (0, 5, 0, 0)
+        assert told["without_features"] == [str(here / "photos" / "flat.png")]
+        assert told["failed"] == warnings(ended)[:1]
 
     def test_nothing_but_broken_images_is_a_failure(self, run, here):
         (here / "broken.png").write_text("no image")
@@ -184,6 +194,18 @@ class TestChanging:
         assert ended.out.startswith("1 image added, 1 changed, 1 removed, 2 unchanged in ")
         assert (ended.code, ended.err) == (0, "")
         assert run("update", "photos.faemb", "--quiet") == (0, "", "")
+
+    def test_for_programs(self, run, here):
+        picture(here / "more" / "x.png", 20)
+        added, updated, removed = (
+            json.loads(run(*command, "--json").out)
+            for command in (
+                ["add", "photos.faemb", "more"], ["update", "photos.faemb"], ["remove", "photos.faemb", "more"],
+            )
+        )  # fmt: skip
+        assert (added["added"], added["unchanged"], added["failed"]) == (1, 0, [])
+        assert (updated["added"], updated["unchanged"], updated["removed"]) == (0, 5, 0)
+        assert removed == {"removed": 1}
 
     def test_a_folder_that_is_gone(self, run, here):
         (here / "photos").rename(here / "away")
@@ -247,9 +269,9 @@ class TestInfo:
             patch.setattr(writing.Writer, "encode", stop)
             assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model").code == 130
         said = run("info", "new.faemb").out
-        assert "  4 wait to be encoded: an earlier command was interrupted; run: faemb update new.faemb\n" in said
+        assert "  4 not encoded yet: a command was interrupted; run: faemb update new.faemb\n" in said
         assert run("update", "new.faemb").code == 0
-        assert "wait" not in run("info", "new.faemb").out
+        assert "not encoded" not in run("info", "new.faemb").out
 
 
 class TestCheck:
@@ -262,13 +284,13 @@ class TestCheck:
         return path
 
     def test_a_whole_collection(self, run):
-        assert run("check", "photos.faemb") == (0, "photos.faemb is whole\n", "")
+        assert run("check", "photos.faemb") == (0, "photos.faemb is undamaged\n", "")
         assert run("check", "photos.faemb", "--quiet", "--repair") == (0, "", "")
 
     def test_damage_is_told_and_ends_with_one(self, run, damaged):
         ended = run("check", "photos.faemb")
         assert ended.code == 1
-        assert ended.out == "1 fault in photos.faemb; mend with: faemb check photos.faemb --repair\n"
+        assert ended.out == "1 fault in photos.faemb; repair with: faemb check photos.faemb --repair\n"
         (sentence,) = warnings(ended)
         assert "a.png" in sentence
         assert run("check", "photos.faemb", "--quiet").out == ""
@@ -276,10 +298,19 @@ class TestCheck:
     def test_repair(self, run, damaged):
         ended = run("check", "photos.faemb", "--repair")
         assert ended.code == 0
-        assert ended.out == "1 of 1 fault in photos.faemb mended\n"
+        assert ended.out == "1 of 1 fault in photos.faemb repaired\n"
         assert len(warnings(ended)) == 1
         assert run("check", "photos.faemb").code == 0
         assert run("search", "photos.faemb", "photos/a.png", "--top", "1").out.rstrip().endswith("photos/a.png")
+
+    def test_for_programs(self, run, damaged):
+        ended = run("check", "photos.faemb", "--json")
+        told = json.loads(ended.out)
+        assert ended.code == 1
+        assert told["faults"] == told["remaining"] == warnings(ended)
+        ended = run("check", "photos.faemb", "--repair", "--json")
+        assert (ended.code, json.loads(ended.out)) == (0, {**told, "remaining": []})
+        assert json.loads(run("check", "photos.faemb", "--json").out) == {"faults": [], "remaining": []}
 
     def test_no_collection(self, run):
         assert_mistake(run("check", "gone.faemb"), "no collection at gone.faemb")
@@ -322,9 +353,9 @@ class TestSearch:
     def test_a_query_without_features_finds_nothing(self, run, here):
         blank(here / "flat.png")
         ended = run("search", "photos.faemb", "flat.png")
-        assert ended == (0, "flat.png has no local features: nothing can be found by it\n", "")
+        assert ended == (0, "flat.png has no local features, so nothing is similar to it\n", "")
         ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
-        assert ended.out == "flat.png has no local features in the box 5,5,30,30: nothing can be found by it\n"
+        assert ended.out == "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it\n"
         answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)
         assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
 
@@ -531,6 +562,12 @@ class TestFitAndEncode:
             assert held["vectors"].shape == (4, model.width)
             assert sorted(held["paths"]) == [str(here / "photos" / name) for name in NAMES]
 
+    def test_for_programs(self, run):
+        learned = json.loads(run("fit", "photos", "--out", "new.model", "--max-features", "70", "--json").out)
+        assert (learned["added"], learned["dimension"]) == (4, Model.load("new.model").width)
+        encoded = json.loads(run("encode", "photos", "--model", "new.model", "--out", "out.npz", "--json").out)
+        assert (encoded["added"], encoded["failed"], encoded["without_features"]) == (4, [], [])
+
     def test_quiet(self, run):
         assert run("encode", "photos/a.png", "--model", "tiny.model", "--out", "out.npz", "-q") == (0, "", "")
 
@@ -564,6 +601,55 @@ class TestFitAndEncode:
         blank(here / "flat.png")
         assert_mistake(run(*arguments), words)
         assert not (here / "new.model").exists()
+
+
+class TestDevice:
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["add", "photos.faemb", "more"],
+            ["update", "photos.faemb"],
+            ["check", "photos.faemb", "--repair"],
+            ["search", "photos.faemb", "photos/a.png"],
+            ["index", "photos", "--out", "new.faemb", "--model", "tiny.model"],
+            ["fit", "photos", "--out", "new.model"],
+            ["encode", "photos", "--model", "tiny.model", "--out", "out.npz"],
+        ],
+        ids=lambda arguments: arguments[0],
+    )
+    def test_one_that_is_not_there(self, run, here, arguments):
+        picture(here / "more" / "x.png", 20)
+        ended = run(*arguments, "--device", "gpu9")
+        assert_mistake(ended, r"device='gpu9' (needs the extra 'torch'|here)")
+        assert not any((here / name).exists() for name in ("new.faemb", "new.model", "out.npz"))
+
+    def test_learning_adding_and_searching_by_pytorch(self, run, here, monkeypatch):
+        """Vectors are those of NumPy but for rounding."""
+        pytest.importorskip("torch")
+        used: list[str] = []
+
+        def on_device(array: Any, device: str) -> Any:
+            used.append(device)
+            return arrays.on_device(array, device)
+
+        monkeypatch.setattr(encoder, "on_device", on_device)
+        picture(here / "more" / "x.png", 20)
+        for command in (
+            ["fit", "photos", "--out", "new.model", "--max-features", "70"],
+            ["index", "photos", "--out", "learned.faemb", "--max-features", "70"],
+            ["index", "photos", "--out", "new.faemb", "--model", "new.model"],
+            ["add", "new.faemb", "more"],
+            ["search", "new.faemb", "more/x.png", "--json"],
+            ["encode", "photos", "--model", "new.model", "--out", "out.npz"],
+        ):
+            used.clear()
+            ended = run(*command, "--device", "torch:cpu")
+            assert (ended.code, ended.err) == (0, "")
+            assert set(used) == {"torch:cpu"}
+            if command[0] == "search":
+                one, other = (json.loads(text)[0]["hits"] for text in (ended.out, run(*command).out))
+                assert [hit["path"] for hit in one] == [hit["path"] for hit in other]
+                np.testing.assert_allclose(*([hit["score"] for hit in hits] for hits in (one, other)), atol=1e-4)
 
 
 @pytest.mark.parametrize(

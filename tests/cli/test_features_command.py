@@ -208,6 +208,13 @@ class TestFeatures:
         assert run("features", "photos", "--out", "out", quiet) == (0, "", "")
         assert run("features", "photos", "--out", "out", quiet) == (0, "", "")
 
+    def test_for_programs(self, run, photos):
+        (photos / "empty.png").touch()
+        ended = run("features", "photos", "--out", "out", "--max-features", "7", "--json")
+        told = json.loads(ended.out)
+        assert (ended.code, told["images"], told["up_to_date"], told["features"]) == (0, 3, 0, 14)
+        assert ended.err == f"faemb: {told['failed'][0]}\n"
+
     def test_quiet_prints_errors_still(self, run, photos):
         (photos / "empty.png").touch()
         ended = run("features", "photos", "--out", "out", "--quiet")
@@ -247,9 +254,10 @@ class TestFeatures:
             (["--max-side", "-1"], "max_side is -1"),
             (["--detector", "surf"], "detector is 'surf'; expected one of hessian-affine"),
             (["--detector", "map"], "the detector map needs a network"),
-            (["--detector", "map", "--model", "gone.onnx"], "no network at gone.onnx"),
-            (["--detector", "patches", "--model", "gone.onnx", "--max-features", "9"], "no setting max_features"),
-            (["--model", "gone.onnx"], "uses no model"),
+            (["--detector", "map", "--network", "gone.onnx"], "no network at gone.onnx"),
+            (["--detector", "patches", "--network", "gone.onnx", "--max-features", "9"], "no setting max_features"),
+            (["--network", "gone.onnx"], "no network at gone.onnx"),
+            (["--detector", "hessian-affine", "--network", "gone.onnx"], "the detector hessian-affine uses no network"),
             (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -275,9 +283,11 @@ class TestFeatures:
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
         Path("net.onnx").write_bytes(model.SerializeToString())
         Path("net.json").write_text(json.dumps({"channels": "rgb", "mean": 0, "std": 255}))
-        ended = run("features", "photos", "--out", "out", "--detector", "map", "--model", "net.onnx")
-        assert (ended.code, ended.err) == (0, "")
-        assert read_features("out/a.png.npz").descriptors.shape == ((SIZE[0] // 8) * (SIZE[1] // 8), 3)
+        for options in (["--detector", "map"], []):
+            ended = run("features", "photos", "--out", "out", "--network", "net.onnx", *options)
+            assert (ended.code, ended.err) == (0, "")
+            assert read_features("out/a.png.npz").descriptors.shape == ((SIZE[0] // 8) * (SIZE[1] // 8), 3)
+        assert "2 already up to date" in ended.out
 
 
 class TestShowFeatures:

@@ -72,8 +72,12 @@ class Run:
         self.write(folder / FILE)
         return folder / FILE
 
+    def as_dict(self) -> dict[str, Any]:
+        """The content of run.json."""
+        return {"version": VERSION, **asdict(self)}
+
     def write(self, path: Path) -> None:
-        text = json.dumps({"version": VERSION, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
         with replacing(path) as temporary:  # names that are no text become escapes, which JSON reads back
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 

@@ -1,6 +1,6 @@
-"""The command line: parse, make one call, print. No algorithm is here.
+"""The command line: each command parses its options, makes one call and prints the result.
 
-Modules of this folder import nothing heavy before a command runs, so that `faemb --help` is there at once.
+Heavy modules are imported only when a command runs, so that `faemb --help` starts fast.
 """
 
 from faemb.cli.main import main

@@ -2,74 +2,60 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from faemb.cli.console import Live, result, table_text
+from faemb.cli.options import Device, ExtractorOptions, Jobs, Output, Quiet, Variant, argument, flag, value
 
-from faemb.cli.console import Live, print_json, print_table, result
-from faemb.cli.options import (
-    AsJson,
-    Jobs,
-    MaxFeatures,
-    Network,
-    Quiet,
-    Variant,
-    chosen_extractor,
-)
+if TYPE_CHECKING:
+    from rich.table import Table
 
-TABLE_HELP = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation."
+    from faemb.benchmark.datasets import Checked, Dataset, Kind
+    from faemb.benchmark.run import Run
+    from faemb.features import Extractor
+
+TABLES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
+CACHE = Path("runs/cache")
 SHOWN = 5
-"""Missing names that are printed; --json has them all."""
+"""Missing names that are printed; --json prints all of them."""
 
 
 def benchmark(
-    dataset: Annotated[Path, typer.Argument(help="Folder of a benchmark (see: faemb datasets).", metavar="DATASET")],
-    learn: Annotated[
-        list[Path], typer.Option(help="Folder of other images to learn from; may be given again.", metavar="FOLDER")
-    ],
-    table: Annotated[str | None, typer.Option(help=TABLE_HELP, metavar="NAME")] = None,
-    preset: Annotated[str | None, typer.Option(help="One preset in place of a table.", metavar="NAME")] = None,
+    dataset: Annotated[Path, argument("DATASET", "Folder of a benchmark (see: faemb datasets).")],
+    learn: Annotated[list[Path], value("FOLDER", "Folder of other images to learn from; may be repeated.")],
+    *,
+    table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLES}.")] = None,
+    preset: Annotated[str | None, value("NAME", "One preset instead of a table, such as f-faemb-16.")] = None,
     variant: Variant = None,
-    rotation: Annotated[
-        bool, typer.Option("--rotation", help="With --preset: with rotation normalisation (+RN).")
-    ] = False,
+    rotation: Annotated[bool, flag("With --preset: add rotation normalisation (+RN).", "--rotation")] = False,
     large: Annotated[
-        bool, typer.Option("--large", help="Rows of 16,000 dimensions too: hours, unless on a GPU.")
+        bool, flag("Include the rows of about 16,000 dimensions, which take hours without a GPU.", "--large")
     ] = False,
     distractors: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of images that are wrong answers; may be given again.", metavar="FOLDER"),
+        list[Path] | None, value("FOLDER", "Folder of images that are relevant to no query; may be repeated.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Read DATASET as this kind of benchmark.", metavar="NAME")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results.", metavar="FOLDER")] = None,
-    cache: Annotated[Path, typer.Option(help="Folder for features and vectors, used again.", metavar="FOLDER")] = Path(
-        "runs/cache"
-    ),
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", metavar="N")] = 0,
+    kind: Annotated[
+        str | None, value("NAME", "Kind of benchmark in DATASET; recognised by its files if not given.")
+    ] = None,
+    out: Annotated[Path | None, value("FOLDER", "Folder for the results; runs/DATASET-TABLE if not given.")] = None,
+    cache: Annotated[Path, value("FOLDER", "Folder for features and vectors, which later runs use again.")] = CACHE,
+    seed: Annotated[int, value("N", "Random seed.")] = 0,
     seeds: Annotated[
-        int, typer.Option(help="So many seeds, one after the other: results are means, with their spread.", metavar="N")
+        int, value("N", "Number of seeds, from --seed on; results are means with standard deviations.")
     ] = 1,
-    device: Annotated[str, typer.Option(help="cpu, or cuda for a GPU.", metavar="NAME")] = "cpu",
-    detector: Annotated[
-        str | None,
-        typer.Option(
-            help="hessian-affine; or, with a network, patches, map or tokens (for the table cnn: map).", metavar="NAME"
-        ),
-    ] = None,
-    network: Network = None,
-    max_features: MaxFeatures = None,
+    options: ExtractorOptions,
+    device: Device = "cpu",
     jobs: Jobs = None,
-    json: Annotated[Path | None, typer.Option(help="Write the result here as JSON as well.", metavar="FILE")] = None,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
-    """Run a table of the paper, or one preset, on a benchmark that you have, and show it beside the published numbers.
+    """Run a table of the paper, or one preset, on a local benchmark, and show it beside the published numbers.
 
-    An interrupted run goes on where it stopped. Results are written to runs/DATASET-TABLE unless --out says where.
+    The same command continues an interrupted run.
 
     Example: faemb benchmark data/holidays --learn data/flickr --table embeddings
     """
     from faemb.benchmark.command import Experiment, run_experiment
-    from faemb.pages.report import terminal_table, write_run
+    from faemb.pages.report import write_run
 
     experiment = Experiment(
         dataset=dataset,
@@ -83,115 +69,107 @@ def benchmark(
         seed=seed,
         seeds=seeds,
         distractors=tuple(distractors or ()),
-        extractor=_extractor(table, detector, network, max_features),
+        extractor=_extractor(table, options),
     )
     folder = out or Path("runs") / experiment.name
-    with Live(quiet) as progress:
+    with Live(output.quiet) as progress:
         run = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
     written = write_run(run, folder)
-    if json is not None:
-        run.write(json)
-    if not quiet:
-        print_table(terminal_table(run))
-        result(f"written to {', '.join(map(str, written))}")
+    output.show(run.as_dict(), _run_lines(run, written))
 
 
-def _extractor(table: str | None, detector: str | None, network: Path | None, max_features: int | None) -> Any:
+def _run_lines(run: "Run", written: Iterable[Path]) -> Iterator[str]:
+    from faemb.pages.report import terminal_table
+
+    yield table_text(terminal_table(run))
+    yield f"written to {', '.join(map(str, written))}"
+
+
+def _extractor(table: str | None, options: ExtractorOptions) -> "Extractor":
     from faemb.benchmark.tables import CNN, SCALES
     from faemb.errors import InputError
     from faemb.features import CnnMap
 
-    if table != CNN:
-        return chosen_extractor(detector or "hessian-affine", network, max_features, False, None)
-    if network is None:
+    if table == CNN and options.network is None:
         raise InputError(f"the table {CNN} needs a network; give its .onnx file with --network")
-    extractor = chosen_extractor(detector or "map", network, max_features, False, None)
-    if isinstance(extractor, CnnMap) and extractor.network.input_size is None:
+    extractor = options.extractor()
+    if table == CNN and isinstance(extractor, CnnMap) and extractor.network.input_size is None:
         extractor.scales = SCALES
     return extractor
 
 
 def datasets(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of a benchmark, to be checked.", metavar="FOLDER")
-    ] = None,
+    folder: Annotated[Path | None, argument("FOLDER", "Folder of a benchmark that is to be checked.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Read FOLDER as this kind; it is recognised if not given.", metavar="NAME")
+        str | None, value("NAME", "Kind of benchmark in FOLDER; recognised by its files if not given.")
     ] = None,
-    json: AsJson = False,
-    quiet: Quiet = False,
+    *,
+    output: Output,
 ) -> None:
-    """List the benchmarks that can be used and what their folders hold, or check one of these folders.
+    """List the supported benchmarks and the layout of their folders, or check the folder of one.
 
-    To check is to read every image: the checksums tell whether two results are on the same data.
+    A check reads every image: results with equal checksums were computed on the same data.
 
     Example: faemb datasets data/holidays
     """
     if folder is None:
-        _list_kinds(kind, json)
+        _list_kinds(kind, output)
     else:
-        _check(folder, kind, json, quiet)
+        _check(folder, kind, output)
 
 
 def leaderboard(
-    runs: Annotated[list[Path], typer.Argument(help="Folders that hold a run.json.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="Page to write, which needs no other file.", metavar="FILE")],
-    title: Annotated[str | None, typer.Option(help="Heading of the page.", metavar="TEXT")] = None,
+    runs: Annotated[list[Path], argument("RUN...", "Folders with a run.json.")],
+    out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
+    title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write results of several runs as one page, best first, apart by dataset and checksum.
+    """Write the results of several runs as one HTML page, best first, grouped by dataset and checksum.
 
     Example: faemb leaderboard runs/sota runs/binary --out leaderboard.html
     """
     from faemb.pages.document import save_page
     from faemb.pages.leaderboard import leaderboard as page
 
-    save_page(out, page(runs, **({} if title is None else {"title": title})))
+    save_page(out, page(runs) if title is None else page(runs, title=title))
     if not quiet:
         result(f"written to {out}")
 
 
-def _list_kinds(name: str | None, json: bool) -> None:
+def _list_kinds(name: str | None, output: Output) -> None:
     from faemb.benchmark.datasets import KINDS, kind_named
 
     kinds = list(KINDS.values()) if name is None else [kind_named(name)]
-    if json:
-        print_json([_kind_as_json(kind) for kind in kinds])
-    else:
-        print_table(_kinds_table(kinds))
+    output.show([_kind_as_json(kind) for kind in kinds], [table_text(_kinds_table(kinds))])
 
 
-def _check(folder: Path, kind: str | None, json: bool, quiet: bool) -> None:
+def _check(folder: Path, kind: str | None, output: Output) -> None:
     from faemb.benchmark.datasets import checked, open_dataset
 
     dataset = open_dataset(folder, kind)
-    with Live(quiet or json) as progress:
+    with Live(output.quiet) as progress:
         found = checked(dataset, progress)
-    if json:
-        print_json(_dataset_as_json(dataset, found))
-    elif not quiet:
-        for name, text in _facts(dataset, found):
-            result(f"{name:<14}{text}")
+    output.show(_dataset_as_json(dataset, found), (f"{name:<14}{text}" for name, text in _facts(dataset, found)))
 
 
-def _kinds_table(kinds: Iterable[Any]) -> Any:
+def _kinds_table(kinds: Iterable["Kind"]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table("kind", "benchmark", "what its folder holds", box=SIMPLE_HEAD)
+    table = Table("kind", "benchmark", "layout of its folder", box=SIMPLE_HEAD)
     for kind in kinds:
         table.add_row(kind.name, "\n".join([kind.title, *_size(kind), ", ".join(kind.measures)]), kind.layout)
         table.add_section()
     return table
 
 
-def _size(kind: Any) -> list[str]:
-    """None where anything goes."""
+def _size(kind: "Kind") -> list[str]:
+    """Empty for a kind without a published size."""
     images = " or ".join(f"{count:,}" for count in kind.images)
     return [f"{images} images", f"{kind.queries:,} queries"] if images else []
 
 
-def _facts(dataset: Any, found: Any) -> Iterator[tuple[str, str]]:
+def _facts(dataset: "Dataset", found: "Checked") -> Iterator[tuple[str, str]]:
     yield "dataset", f"{dataset.name}, read as {dataset.kind}"
     yield "note", dataset.note
     yield "images", f"{found.images.files:,} files, {found.images.bytes / 1e6:,.1f} MB"
@@ -204,12 +182,12 @@ def _facts(dataset: Any, found: Any) -> Iterator[tuple[str, str]]:
         yield "missing", f"{len(found.missing):,} images: {', '.join(found.missing[:SHOWN])}{more}"
 
 
-def _kind_as_json(kind: Any) -> dict[str, Any]:
+def _kind_as_json(kind: "Kind") -> dict[str, object]:
     names = ("name", "title", "layout", "measures", "images", "queries")
     return {name: getattr(kind, name) for name in names}
 
 
-def _dataset_as_json(dataset: Any, found: Any) -> dict[str, Any]:
+def _dataset_as_json(dataset: "Dataset", found: "Checked") -> dict[str, object]:
     return {
         "name": dataset.name,
         "kind": dataset.kind,

@@ -1,31 +1,26 @@
-"""What the commands print: results on the standard output, progress and warnings on the standard error."""
+"""All printing of the command line: results to standard output, progress and warnings to standard error."""
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
-import typer
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+    from rich.table import Table
 
 WIDE = 160
+"""Columns of a table that is not printed to a terminal."""
 
 
 def result(text: str) -> None:
-    """What the output cannot show, such as a file name that is no text, is written as an escape."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    _write(text)
 
 
-def print_table(table: Any) -> None:
-    """One of rich, as wide as the terminal; wide enough for long cells where there is none."""
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
-    with console.capture() as captured:
-        console.print(table)
-    result(captured.get().rstrip("\n"))
+def warning(text: str) -> None:
+    _write(f"faemb: {text}", to_stderr=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     import json
 
     try:
@@ -33,32 +28,39 @@ def print_json(value: Any) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
-    print(text)
+    _write(text)
 
 
-def warning(text: str) -> None:
-    print(f"faemb: {text}", file=sys.stderr)
+def _write(text: str, *, to_stderr: bool = False) -> None:
+    """Characters that the stream cannot encode, as in file names that are not valid text, are written as escapes."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
-def counted(images: int) -> str:
-    return f"{images} {'image' if images == 1 else 'images'}"
+def table_text(table: "Table") -> str:
+    """A table as wide as the terminal, or WIDE columns where there is none."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip("\n")
 
 
-def failed_if_nothing_was_read(report: Any) -> None:
-    """A command that could use none of the images that it was given ends with code 1."""
-    if report.failed and not report.added + report.changed + report.unchanged:
-        raise typer.Exit(1)
+def counted(count: int, noun: str = "image") -> str:
+    return f"{count} {noun if count == 1 else f'{noun}s'}"
 
 
 class Live:
-    """A line per stage with a bar, the rate, and the time left; only where someone looks, never into a file.
+    """Progress bars on a terminal, one line per stage with the rate and the remaining time; hidden elsewhere.
 
-    Used as the `progress` of a long call: live(stage, done, total).
+    An instance is the `progress` callback of a long call: live(stage, done, total).
     """
 
     def __init__(self, quiet: bool) -> None:
         self._hidden = quiet or not sys.stderr.isatty()
-        self._stages: dict[str, Any] = {}
+        self._stages: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Live":
         from rich.console import Console
@@ -84,8 +86,6 @@ class Live:
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._stages:
             self._stages[stage] = self._bars.add_task(stage, total=total, rate="")
-        task = self._bars.tasks[self._stages[stage]]
-        speed = task.speed
-        self._bars.update(
-            self._stages[stage], completed=done, total=total, rate=f"{speed:.1f} per second" if speed else ""
-        )
+        bar = self._stages[stage]
+        speed = self._bars.tasks[bar].speed
+        self._bars.update(bar, completed=done, total=total, rate=f"{speed:.1f} per second" if speed else "")

@@ -1,73 +1,60 @@
 """Commands for local features: extract, show, convert."""
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faemb.cli.console import Live, result, warning
-from faemb.cli.options import (
-    Detector,
-    Images,
-    Jobs,
-    MaxFeatures,
-    MaxSide,
-    Network,
-    Quiet,
-    RotationInvariant,
-    chosen_extractor,
-)
+from faemb.cli.console import Live, counted, result, warning
+from faemb.cli.options import Box, ExtractorOptions, Images, Jobs, Output, Quiet, argument, value
+
+if TYPE_CHECKING:
+    from faemb.features import Summary
 
 
 def features(
     images: Images,
-    out: Annotated[Path, typer.Option(help="Folder for one .npz per image.", metavar="DIR")],
-    detector: Detector = "hessian-affine",
-    model: Network = None,
-    max_features: MaxFeatures = None,
-    rotation_invariant: RotationInvariant = False,
-    max_side: MaxSide = None,
+    out: Annotated[Path, value("FOLDER", "Folder for the features, one .npz file per image.")],
+    *,
+    options: ExtractorOptions,
     jobs: Jobs = None,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Extract the local features of IMAGES into a folder.
 
-    Images that are up to date there are passed over: run it again to go on, or after adding images.
+    Images whose features are up to date are skipped, so that the same command continues an interrupted run.
 
     Example: faemb features photos --out photos-features --max-features 1000
     """
     from faemb.features import extract_folder
 
-    chosen = chosen_extractor(detector, model, max_features, rotation_invariant, max_side)
-    with Live(quiet) as progress:
-        summary = extract_folder(images, out, chosen, jobs=jobs, progress=progress)
+    with Live(output.quiet) as progress:
+        summary = extract_folder(images, out, options.extractor(), jobs=jobs, progress=progress)
     for sentence in (*summary.unreadable, *summary.failed):
         warning(sentence)
-    if not quiet:
-        result(_told(summary, out))
+    output.show(asdict(summary), [f"{'; '.join(_counts(summary))}; in {out} after {summary.seconds:.1f} s"])
     if len(summary.failed) == summary.images:
         raise typer.Exit(1)
 
 
 def show_features(
-    image: Annotated[Path, typer.Argument(help="An image file.", metavar="IMAGE")],
-    out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.", metavar="FILE")],
-    detector: Detector = "hessian-affine",
-    model: Network = None,
-    max_features: MaxFeatures = None,
-    rotation_invariant: RotationInvariant = False,
-    max_side: MaxSide = None,
-    box: Annotated[str | None, typer.Option(help="Only those inside x1,y1,x2,y2.", metavar="BOX")] = None,
+    image: Annotated[Path, argument("IMAGE", "Image file.")],
+    out: Annotated[Path, value("FILE", "Image file to write: .png, .jpg or .webp.")],
+    *,
+    options: ExtractorOptions,
+    box: Box = None,
     quiet: Quiet = False,
 ) -> None:
-    """Draw the local features of IMAGE on it, strong ones in yellow.
+    """Draw the local features of IMAGE on it, the strongest in yellow.
 
     Example: faemb show-features photo.jpg --out picture.png --max-features 300
     """
     from faemb.features import parse_box
     from faemb.features.drawing import draw_features, save_picture
 
-    found = chosen_extractor(detector, model, max_features, rotation_invariant, max_side).extract(image)
+    found = options.extractor().extract(image)
     if box is not None:
         found = found.inside(parse_box(box))
     save_picture(out, draw_features(image, found))
@@ -76,13 +63,13 @@ def show_features(
 
 
 def convert_features(
-    source: Annotated[Path, typer.Argument(help="A file of local features, or a folder of them.", metavar="SOURCE")],
-    out: Annotated[Path, typer.Option(help="File to write: .npz, or .h5 in hloc's layout.", metavar="FILE")],
+    source: Annotated[Path, argument("SOURCE", "File of local features, or folder of such files.")],
+    out: Annotated[Path, value("PATH", "File to write, .npz or .h5 in hloc's layout, or folder for .npz files.")],
     quiet: Quiet = False,
 ) -> None:
-    """Convert local features, of this or of another tool.
+    """Convert local features between the formats of faemb and of other tools.
 
-    Reads .npz, .siftgeo, .sift (Oxford), .fvecs and .bvecs; a folder of them becomes one .h5.
+    Reads .npz, .siftgeo, .sift (Oxford), .fvecs and .bvecs files of one image each, folders of these, and .h5 files.
 
     Example: faemb convert-features photos-features --out photos.h5
     """
@@ -90,16 +77,14 @@ def convert_features(
 
     count = convert(source, out)
     if not quiet:
-        result(f"{count} {'image' if count == 1 else 'images'} written to {out}")
+        result(f"{counted(count)} written to {out}")
 
 
-def _told(summary: Any, out: Path) -> str:
-    fresh = summary.images - summary.up_to_date - len(summary.failed)
-    parts = [f"{fresh} {'image' if fresh == 1 else 'images'} with {summary.features:,} features"]
+def _counts(summary: "Summary") -> Iterator[str]:
+    yield f"{counted(summary.images - summary.up_to_date - len(summary.failed))} with {summary.features:,} features"
     if summary.up_to_date:
-        parts.append(f"{summary.up_to_date} already up to date")
+        yield f"{summary.up_to_date} already up to date"
     if summary.failed:
-        parts.append(f"{len(summary.failed)} could not be read")
+        yield f"{len(summary.failed)} could not be read"
     if summary.unreadable:
-        parts.append(f"{len(summary.unreadable)} folders could not be searched")
-    return f"{'; '.join(parts)}; in {out} after {summary.seconds:.1f} s"
+        yield f"{counted(len(summary.unreadable), 'folder')} could not be searched"

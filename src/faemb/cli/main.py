@@ -1,4 +1,4 @@
-"""The commands, and how they end: 0 done, 1 a user's mistake in one line, 130 stopped by the user."""
+"""The commands and their exit codes: 0 for success, 1 for an error, told in one line, 130 for an interruption."""
 
 import sys
 from collections.abc import Callable
@@ -7,20 +7,16 @@ from typing import Annotated
 import typer
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
-from faemb.cli.collection import add, check, duplicates, export, index, info, remove, search, update
+from faemb.cli.collection import check, duplicates, export, info, remove, search
+from faemb.cli.console import result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
-from faemb.cli.models import encode, fit
+from faemb.cli.indexing import add, encode, fit, index, update
+from faemb.cli.options import expanded
 
 STOPPED = 130
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Instance-level image search: find the pictures that show the same thing.",
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, add, remove, update, info, check, duplicates, export),
     *(fit, encode, demo),
@@ -28,14 +24,14 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(benchmark, datasets, leaderboard),
 )
 for _command in COMMANDS:
-    app.command(_command.__name__.replace("_", "-"))(_command)
+    app.command(_command.__name__.replace("_", "-"))(expanded(_command))
 
 
 def _version(wanted: bool) -> bool:
     if wanted:
         from faemb import __version__
 
-        print(__version__)
+        result(__version__)
         raise typer.Exit
     return wanted
 
@@ -43,10 +39,10 @@ def _version(wanted: bool) -> bool:
 @app.callback()
 def _about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Instance-level image search: find the pictures that show the same thing."""
+    """Instance-level image search: find the images that show the same object or scene."""
 
 
 def main() -> None:
@@ -57,17 +53,14 @@ def main() -> None:
         app()
     except SystemExit as ended:
         if ended.code == STOPPED:  # typer has caught the interrupt
-            print("faemb: stopped", file=sys.stderr)
+            warning("stopped")
         raise
-    except FaembError as error:
-        print(f"faemb: {error}", file=sys.stderr)
-        sys.exit(1)
     except KeyboardInterrupt:
-        print("faemb: stopped", file=sys.stderr)
+        warning("stopped")
         sys.exit(STOPPED)
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)
-    except OSError as error:  # such as a full disk behind the standard output
-        print(f"faemb: {error}", file=sys.stderr)
+    except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
+        warning(str(error))
         sys.exit(1)

@@ -1,76 +1,147 @@
-"""Options that several commands share."""
+"""Options that several commands share: single ones as annotated types, sets of them as dataclasses.
 
+A parameter of a command whose type is one of the dataclasses stands for one option per field; `expanded` tells typer.
+Choices and defaults are repeated in the help because importing them takes too long; tests compare them with the code.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
-Images = Annotated[
-    list[Path], typer.Argument(help="Image files, and folders that are searched through.", metavar="IMAGES...")
-]
-InCollection = Annotated[Path, typer.Argument(help="Folder of the collection.", metavar="COLLECTION")]
-Detector = Annotated[
-    str, typer.Option(help="hessian-affine; or, with a network, patches, map or tokens.", metavar="NAME")
-]
-Network = Annotated[Path | None, typer.Option(help="Network as .onnx, with its .json beside it.", metavar="FILE")]
-MaxFeatures = Annotated[int | None, typer.Option(help="Keep the strongest N of each image.", metavar="N")]
-Strongest = Annotated[
-    int | None,
-    typer.Option(
-        "--max-features", help="Keep the strongest N of each image; 2,000 if not given, 0 for all.", metavar="N"
-    ),
-]
-RotationInvariant = Annotated[
-    bool, typer.Option("--rotation-invariant", help="Turn patches to their own direction; else up stays up.")
-]
-MaxSide = Annotated[
-    int | None,
-    typer.Option(help="Reduce larger images to N pixels first; 1,024 if not given, 0 for never.", metavar="N"),
-]
-Jobs = Annotated[int | None, typer.Option(help="Worker processes; one per core if not given.", metavar="N")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Page = Annotated[
-    Path | None, typer.Option(help="Write a page with thumbnails, which needs no other file.", metavar="FILE")
-]
-Preset = Annotated[
-    str, typer.Option(help="Settings of the encoder: small, medium, or a published row.", metavar="NAME")
-]
-Variant = Annotated[str | None, typer.Option(help="Of a published row: paper or released.", metavar="NAME")]
-Index = Annotated[
-    str | None,
-    typer.Option(help="exact, hnsw, ivf-pq or binary; auto chooses by the number of images.", metavar="NAME"),
-]
+from faemb.cli.console import print_json, result
+
+if TYPE_CHECKING:
+    from faemb.collection import Model
+    from faemb.features import Extractor
 
 
-def collection_extractor(
-    detector: str,
-    network: Path | None,
-    max_features: int | None,
-    rotation_invariant: bool,
-    max_side: int | None,
-) -> Any:
-    """The same for a collection, where every image has its limit unless it is said that there is none."""
-    from faemb.collection.model import FEATURES
-
-    if max_features is None and detector == "hessian-affine":
-        max_features = FEATURES
-    return chosen_extractor(detector, network, max_features or None, rotation_invariant, max_side)
+def argument(metavar: str, text: str) -> ArgumentInfo:
+    return typer.Argument(help=text, metavar=metavar)
 
 
-def chosen_extractor(
-    detector: str,
-    network: Path | None,
-    max_features: int | None,
-    rotation_invariant: bool,
-    max_side: int | None,
-) -> Any:
-    """Only what was said is passed on: a detector refuses settings that it does not have."""
-    from faemb.features import make_extractor
+def value(metavar: str, text: str, *names: str) -> OptionInfo:
+    """An option with a value; its name is that of the parameter unless another is given."""
+    return typer.Option(*names, help=text, metavar=metavar)
 
-    said: dict[str, Any] = {"max_features": max_features} if max_features is not None else {}
-    if rotation_invariant:
-        said["rotation_invariant"] = True
-    if max_side is not None:
-        said["max_side"] = max_side or None
-    return make_extractor(detector, model=network, **said)
+
+def flag(text: str, *names: str) -> OptionInfo:
+    """An option without a value."""
+    return typer.Option(*names, help=text)
+
+
+Images = Annotated[list[Path], argument("IMAGES...", "Image files, and folders, which are searched recursively.")]
+InCollection = Annotated[Path, argument("COLLECTION", "Folder of the collection.")]
+Jobs = Annotated[int | None, value("N", "Number of worker processes; one per core if not given.")]
+Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
+Quiet = Annotated[bool, flag("Print errors only.", "--quiet", "-q")]
+AsJson = Annotated[bool, flag("Print the result as JSON.", "--json")]
+Page = Annotated[Path | None, value("FILE", "Also write an HTML page with thumbnails, complete in one file.")]
+Box = Annotated[str | None, value("BOX", "Use only the features in this region, in pixels: x1,y1,x2,y2.")]
+Variant = Annotated[str | None, value("NAME", "Variant of a published preset: paper (if not given) or released.")]
+INDEXES = "auto, exact, hnsw, ivf-pq or binary; auto chooses by the number of images"
+Index = Annotated[str | None, value("NAME", f"Search with this index: {INDEXES}. The collection's own if not given.")]
+
+
+@dataclass(frozen=True)
+class Output:
+    json: AsJson = False
+    quiet: Quiet = False
+
+    def show(self, value: object, lines: Iterable[str]) -> None:
+        """Print the value as JSON, or else the lines, which are not evaluated unless they are printed."""
+        if self.json:
+            print_json(value)
+        elif not self.quiet:
+            for line in lines:
+                result(line)
+
+
+@dataclass(frozen=True)
+class ExtractorOptions:
+    detector: Annotated[
+        str | None,
+        value("NAME", "hessian-affine, patches, map or tokens; map if only --network is given, else hessian-affine."),
+    ] = None
+    network: Annotated[Path | None, value("FILE", "Network as an .onnx file, with its .json file beside it.")] = None
+    max_features: Annotated[
+        int | None, value("N", "Keep the N strongest features of each image; all if not given.")
+    ] = None
+    rotation_invariant: Annotated[
+        bool,
+        flag("Rotate patches to their dominant orientation; by default they stay upright.", "--rotation-invariant"),
+    ] = False
+    max_side: Annotated[
+        int | None, value("N", "Reduce images whose longer side exceeds N pixels; 1,024 if not given, 0 for no limit.")
+    ] = None
+
+    def extractor(self) -> "Extractor":
+        return self._extractor(self.max_features)
+
+    def _extractor(self, max_features: int | None) -> "Extractor":
+        """Only settings that were given are passed on: a detector refuses those that it does not have."""
+        from faemb.features import make_extractor
+
+        given: dict[str, Any] = {"max_features": max_features} if max_features is not None else {}
+        if self.rotation_invariant:
+            given["rotation_invariant"] = True
+        if self.max_side is not None:
+            given["max_side"] = self.max_side or None
+        return make_extractor(self._detector, network=self.network, **given)
+
+    @property
+    def _detector(self) -> str:
+        return self.detector or ("hessian-affine" if self.network is None else "map")
+
+
+@dataclass(frozen=True)
+class ModelOptions(ExtractorOptions):
+    """A model that is to be learned: its extractor, whose features are limited by default, and its encoder."""
+
+    max_features: Annotated[
+        int | None,
+        value("N", "Keep the N strongest features of each image; 2,000 of hessian-affine if not given, 0 for all."),
+    ] = None
+    preset: Annotated[
+        str, value("NAME", "Settings of the encoder: small, medium, best, or a published method such as f-faemb-16.")
+    ] = "small"
+    variant: Variant = None
+
+    def extractor(self) -> "Extractor":
+        from faemb.collection.model import FEATURES
+
+        limit = FEATURES if self.max_features is None and self._detector == "hessian-affine" else self.max_features
+        return self._extractor(limit or None)
+
+    def model(self, device: str) -> "Model":
+        from faemb.collection import new_model
+
+        return new_model(self.extractor(), self.preset, self.variant).to(device)
+
+
+def expanded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer can read it: with one parameter per field in place of a dataclass."""
+    signature = inspect.signature(command)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    parts = [
+        inspect.signature(groups[name]).parameters.values() if name in groups else [each]
+        for name, each in signature.parameters.items()
+    ]
+    flat = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in chain(*parts)]
+    run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    return run

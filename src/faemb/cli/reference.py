@@ -1,42 +1,47 @@
-"""All commands as Markdown, made from their own help: python -m faemb.cli.reference > docs/commands.md"""
+"""The reference of all commands as Markdown, from their help: python -m faemb.cli.reference > docs/commands.md"""
 
 import inspect
 import re
-from typing import Any
+from typing import cast
 
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
+
+from faemb.cli.console import result
 from faemb.cli.main import app
 
 
-def commands() -> dict[str, Any]:
-    """Name to command, in the order of `faemb --help`."""
-    import typer
-
-    group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+def commands() -> dict[str, TyperCommand]:
+    """Commands by name, in the order of `faemb --help`."""
+    return cast(TyperGroup, get_command(app)).commands  # type: ignore[return-value]
 
 
 def render() -> str:
     parts = ["# Commands", "Made by `python -m faemb.cli.reference > docs/commands.md`."]
     for name, command in commands().items():
-        parts += [f"## faemb {name}", *_paragraphs(inspect.cleandoc(command.help or "")), _table(command.params)]
+        parts += [f"## faemb {name}", *_paragraphs(inspect.cleandoc(command.help or "")), _table(command)]
     return "\n\n".join(parts) + "\n"
 
 
 def _paragraphs(text: str) -> list[str]:
-    """As they are, with the example as code."""
+    """The paragraphs of a help text, with the example as a code block."""
     return [re.sub(r"^Example: (.*)$", r"```\n\1\n```", part, flags=re.DOTALL) for part in text.split("\n\n")]
 
 
-def _table(parameters: list[Any]) -> str:
-    rows = ["| argument | meaning |", "|---|---|"]
-    for parameter in parameters:
-        option = parameter.param_type_name == "option"
-        value = f" {parameter.metavar}" if option and parameter.metavar else ""
-        name = ", ".join(f"`{opt}{value}`" for opt in parameter.opts) if option else f"`{parameter.metavar}`"
-        need = " Required." if parameter.required and option else ""
-        rows.append(f"| {name} | {parameter.help}{need} |")
-    return "\n".join(rows)
+def _table(command: TyperCommand) -> str:
+    parameters = cast(list[TyperArgument | TyperOption], command.params)
+    rows = [
+        _option(each) if isinstance(each, TyperOption) else f"`{each.metavar}` | {each.help}" for each in parameters
+    ]
+    return "\n".join(["| argument | meaning |", "|---|---|", *(f"| {row} |" for row in rows)])
+
+
+def _option(option: TyperOption) -> str:
+    value = f" {option.metavar}" if option.metavar else ""
+    default = "" if option.is_flag or option.default is None else f" Default: {option.default}."
+    names = ", ".join(f"`{name}{value}`" for name in option.opts)
+    return f"{names} | {option.help}{' Required.' if option.required else default}"
 
 
 if __name__ == "__main__":
-    print(render(), end="")
+    result(render().removesuffix("\n"))

@@ -41,8 +41,9 @@ _COMPACT_SHARE = 0.25
 
 
 class Collection:
-    def __init__(self, folder: Any) -> None:
-        """Open what `create` has made."""
+    def __init__(self, folder: Any, *, device: str = "cpu") -> None:
+        """Open what `create` has made; `device` is where vectors are computed, "cpu" or one of PyTorch's."""
+        self._device = device
         self.layout = Layout(Path(folder))
         if not self.layout.catalogue.is_file():
             raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {folder}")
@@ -57,11 +58,13 @@ class Collection:
         self._view: tuple[Any, View] | None = None
 
     @classmethod
-    def open(cls, folder: Any) -> "Collection":
-        return cls(folder)
+    def open(cls, folder: Any, *, device: str = "cpu") -> "Collection":
+        return cls(folder, device=device)
 
     @classmethod
-    def create(cls, folder: Any, model: Model, *, keep_features: bool = True, index: str = "auto") -> "Collection":
+    def create(
+        cls, folder: Any, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
+    ) -> "Collection":
         """A new collection; a model that has learned nothing yet learns from the first images that are added."""
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
@@ -83,14 +86,14 @@ class Collection:
                 )
             model.save(layout.model)
             Catalogue.create(layout.catalogue, about).close()
-        return cls(folder)
+        return cls(folder, device=device)
 
     @classmethod
-    def resume(cls, folder: Any, model: Model, **options: Any) -> "Collection":
+    def resume(cls, folder: Any, model: Model, *, device: str = "cpu", **options: Any) -> "Collection":
         """The collection that the same call has made before, or a new one."""
         if not Layout(Path(folder)).catalogue.exists():
-            return cls.create(folder, model, **options)
-        collection = cls(folder)
+            return cls.create(folder, model, device=device, **options)
+        collection = cls(folder, device=device)
         asked = {"asked": model.fingerprint}
         asked |= {name: str(int(said) if name == "keep_features" else said) for name, said in options.items()}
         if any(collection._about.get(name) != said for name, said in asked.items()):
@@ -119,7 +122,7 @@ class Collection:
     def model(self) -> Model:
         """Refused if it is not the one that encoded the images."""
         if self._model is None or (not self._model.is_fitted and self._catalogue.about()["model"]):
-            model = Model.load(self.layout.model)
+            model = Model.load(self.layout.model, device=self._device)
             expected = self._catalogue.about()["model"]
             if expected and model.fingerprint != expected:
                 raise FormatError(

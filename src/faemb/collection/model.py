@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from faemb import persistence
+from faemb.arrays import on_device
 from faemb.binary import ITQ
 from faemb.component import Component
 from faemb.encoder import Encoder
@@ -127,6 +128,7 @@ class Model(Component):
         return loaded.to(device)
 
     def to(self, device: str) -> "Model":
+        on_device(np.zeros(0), device)  # refuses a device that is not there before any image is read
         self.encoder.to(device)
         return self
 

@@ -47,6 +47,8 @@ def require_place(out: Any) -> None:
 def _temporary(model: Model, *, keep_features: bool) -> Iterator[Collection]:
     with (
         tempfile.TemporaryDirectory(prefix="faemb-") as folder,
-        Collection.create(Path(folder) / "collection", model, keep_features=keep_features) as collection,
+        Collection.create(
+            Path(folder) / "collection", model, keep_features=keep_features, device=model.encoder.device
+        ) as collection,
     ):
         yield collection

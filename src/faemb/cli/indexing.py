@@ -1,0 +1,146 @@
+"""Commands that read images into a collection, a model or a file of vectors: index, add, update, fit, encode."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from faemb.cli.console import Live, counted, warning
+from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, value
+
+if TYPE_CHECKING:
+    from faemb.collection import Collection, Report
+
+
+def index(
+    images: Images,
+    out: Annotated[Path, value("COLLECTION", "Folder for the collection.")],
+    *,
+    model: Annotated[
+        Path | None, value("FILE", "Model made by `faemb fit`; if not given, one is learned from IMAGES.")
+    ] = None,
+    options: ModelOptions,
+    kind: Annotated[str, value("NAME", f"Index for searches: {INDEXES}.", "--index")] = "auto",
+    no_features: Annotated[
+        bool, flag("Do not store local features; the collection is smaller.", "--no-features")
+    ] = False,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    output: Output,
+) -> None:
+    """Make a searchable collection of IMAGES.
+
+    A model is learned from IMAGES unless one is given. The same command continues an interrupted run.
+
+    Example: faemb index photos --out photos.faemb
+    """
+    from faemb.collection import Collection, Model, images_in
+
+    sources = images_in(images)
+    chosen = Model.load(model, device=device) if model is not None else options.model(device)
+    with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
+        _change(collection, partial(collection.add, sources, jobs=jobs), output)
+
+
+def add(collection: InCollection, images: Images, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
+    """Add IMAGES to a collection; images that have not changed are skipped.
+
+    Example: faemb add photos.faemb more-photos
+    """
+    from faemb.collection import Collection
+
+    with Collection.open(collection, device=device) as opened:
+        _change(opened, partial(opened.add, images, jobs=jobs), output)
+
+
+def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
+    """Bring a collection up to date with its folders: add new images, encode changed ones again, remove deleted ones.
+
+    Example: faemb update photos.faemb
+    """
+    from faemb.collection import Collection
+
+    with Collection.open(collection, device=device) as opened:
+        _change(opened, partial(opened.update, jobs=jobs), output)
+
+
+def fit(
+    images: Images,
+    out: Annotated[Path, value("FILE", "File for the model.")],
+    *,
+    options: ModelOptions,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    output: Output,
+) -> None:
+    """Learn a model from unlabelled IMAGES, for use with any collection.
+
+    Example: faemb fit photos --out photos.model --preset small
+    """
+    from faemb.collection import fit_model
+    from faemb.collection.temporary import require_place
+
+    require_place(out)
+    with Live(output.quiet) as progress:
+        model, report = fit_model(images, options.model(device), jobs=jobs, progress=progress)
+    model.save(out)
+    for sentence in report.failed:
+        warning(sentence)
+    seen = counted(report.added - len(report.without_features))
+    line = f"learned from {seen} in {report.seconds:.1f} s; {out} gives {model.width} dimensions"
+    output.show({**asdict(report), "dimension": model.width}, [line])
+
+
+def encode(
+    images: Images,
+    model: Annotated[Path, value("FILE", "Model made by `faemb fit`.")],
+    out: Annotated[Path, value("FILE", "File for vectors and paths: .npz.")],
+    *,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    output: Output,
+) -> None:
+    """Write one vector per image to a file, without making a collection.
+
+    Example: faemb encode photos --model photos.model --out vectors.npz
+    """
+    from faemb.collection import Model, encode_images
+
+    with Live(output.quiet) as progress:
+        report = encode_images(images, Model.load(model, device=device), out, jobs=jobs, progress=progress)
+    _warn(report, "so it has no vector")
+    written = counted(report.added - len(report.without_features))
+    output.show(asdict(report), [f"vectors of {written} written to {out} in {report.seconds:.1f} s"])
+    _fail_if_nothing_was_read(report)
+
+
+def _change(collection: "Collection", change: Callable[..., "Report"], output: Output) -> None:
+    with Live(output.quiet) as progress:
+        report = change(progress=progress)
+    _warn(report, "so it is stored but ranked last")
+    output.show(asdict(report), _change_lines(report, collection))
+    _fail_if_nothing_was_read(report)
+
+
+def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
+    counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
+              (len(report.failed), "could not be read"))  # fmt: skip
+    parts = [f"{counted(report.added)} added", *(f"{count} {what}" for count, what in counts if count)]
+    now = collection.info()
+    size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
+    yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"
+
+
+def _warn(report: "Report", consequence: str) -> None:
+    for sentence in report.failed:
+        warning(sentence)
+    for path in report.without_features:
+        warning(f"{path} has no local features, {consequence}")
+
+
+def _fail_if_nothing_was_read(report: "Report") -> None:
+    if report.failed and not report.added + report.changed + report.unchanged:
+        raise typer.Exit(1)

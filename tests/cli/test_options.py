@@ -1,0 +1,98 @@
+"""An option means the same in every command, and its help names the choices and defaults of the code."""
+
+import re
+from typing import Any
+
+import pytest
+
+from faemb.benchmark.tables import TABLES
+from faemb.cli.reference import commands
+from faemb.collection.backends import BACKENDS
+from faemb.collection.collection import DEFAULT_TOP
+from faemb.collection.duplicates import DEFAULT_THRESHOLD
+from faemb.collection.export import FORMATS
+from faemb.collection.model import FEATURES
+from faemb.features import DETECTORS, HessianAffine
+from faemb.features.files.formats import FORMATS as FEATURE_FILES
+from faemb.presets import NAMES, PUBLISHED, VARIANTS
+
+COMMANDS = commands()
+
+
+def options(name: str) -> dict[str, Any]:
+    """By command, the option of this name."""
+    found = {
+        command: parameter
+        for command, content in COMMANDS.items()
+        for parameter in content.params
+        if name in parameter.opts
+    }
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "users"),
+    [
+        ("--model", {"index", "encode"}),
+        ("--network", {"index", "fit", "features", "show-features", "benchmark"}),
+        ("--device", {"index", "add", "update", "check", "search", "fit", "encode", "benchmark"}),
+        (
+            "--json",
+            {"index", "add", "update", "remove", "info", "check", "search", "duplicates", "fit", "encode", "features",
+             "benchmark", "datasets"},
+        ),
+    ],
+)  # fmt: skip
+def test_which_commands_have_it(name: str, users: set[str]) -> None:
+    assert options(name).keys() == users
+
+
+@pytest.mark.parametrize("name", ["--network", "--device", "--json", "--quiet", "--jobs", "--box", "--variant"])
+def test_it_is_the_same_everywhere(name: str) -> None:
+    facts = {(each.help, each.metavar, each.default, each.is_flag, each.required) for each in options(name).values()}
+    assert len(facts) == 1
+
+
+def test_a_model_is_a_model_of_faemb() -> None:
+    assert all(each.help.startswith("Model made by `faemb fit`") for each in options("--model").values())
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("--table", TABLES),
+        ("--detector", DETECTORS),
+        ("--index", BACKENDS),
+        ("--format", FORMATS),
+        ("--variant", VARIANTS),
+    ],
+)
+def test_the_help_names_every_choice(name: str, choices: Any) -> None:
+    *first, last = choices
+    for option in options(name).values():
+        assert f"{', '.join(first)} or {last}" in option.help.replace(" (if not given)", "")
+
+
+def test_the_help_of_presets() -> None:
+    of_models = [options("--preset")[command].help for command in ("index", "fit")]
+    own = [name for name in NAMES if name not in PUBLISHED]
+    for text in of_models:
+        assert f": {', '.join(own)}, or " in text
+    for option in options("--preset").values():
+        assert re.search(r"such as ([\w-]+)", option.help)[1] in PUBLISHED
+
+
+def test_the_help_names_every_file_of_features() -> None:
+    assert all(f"{suffix} " in COMMANDS["convert-features"].help.replace(",", " ") for suffix in FEATURE_FILES)
+
+
+def test_defaults_are_those_of_the_code() -> None:
+    assert options("--top")["search"].default == DEFAULT_TOP
+    assert options("--threshold")["duplicates"].default == DEFAULT_THRESHOLD
+    for option in options("--max-side").values():
+        assert f"{HessianAffine().max_side:,} if not given" in option.help
+    for command in ("index", "fit"):
+        assert f"{FEATURES:,} of {DETECTORS[0]} if not given" in options("--max-features")[command].help
+    assert HessianAffine().max_features is None
+    assert "all if not given" in options("--max-features")["features"].help
