@@ -138,7 +138,7 @@ def mean_average_precision(collection: Collection, images: Path) -> float:
     vectors = np.zeros((len(dataset.images), collection.model.width), np.float32)
     for number, path in enumerate(dataset.images):
         if path.name in slots:  # else it has no local features
-            vectors[number] = view.data.vectors[slots[path.name]]
+            vectors[number] = view.vectors[slots[path.name]]
     queries = vectors[[query.number for query in dataset.queries]]
     return measured(dataset, similarities(queries, vectors))["mAP"]
 

@@ -94,13 +94,20 @@ class Component:
 
     def learned_arrays(self) -> dict[str, Array]:
         """Name to array; empty before `fit`."""
+        return {name: value for name, value in self._learned().items() if not isinstance(value, Component)}
+
+    def learned_parts(self) -> dict[str, "Component"]:
+        """Learned attributes that are components, by name; empty before `fit`."""
+        return {name: value for name, value in self._learned().items() if isinstance(value, Component)}
+
+    def _learned(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.learned} if self.is_fitted else {}
 
     def to(self: C, device: str) -> C:
         """Move the learned arrays, here and in the parts, to "cpu" (NumPy) or a PyTorch device such as "cuda"."""
         for name, array in self.learned_arrays().items():
             setattr(self, name, on_device(array, device))
-        for part in self.parts().values():
+        for part in (*self.parts().values(), *self.learned_parts().values()):
             part.to(device)
         return self
 

@@ -29,7 +29,6 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image as Pillow
 
-from faemb.binary import ITQ
 from faemb.collection import Answer, Collection, Model
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.evaluation import average_precision
@@ -51,8 +50,6 @@ TILES, ENLARGED = 4, 3
 """Rows and columns of the palace, and how much its tiles are enlarged, so that they have details to lose."""
 LEAST_DETAIL = 30.0
 """Standard deviation of a tile's Laplacian: the sky has 2, a roof 100."""
-BITS = 64
-"""Of the binary codes, which matter in collections of millions; more take longer to learn."""
 SHOWN_QUERIES, SHOWN_HITS = 6, 7
 
 _PALACE, _FLOWER = "china.jpg", "flower.jpg"
@@ -251,7 +248,7 @@ def light(pixels: UInt8[np.ndarray, "H W 3"]) -> UInt8[np.ndarray, "H W 3"]:
 
 def _index_and_search(out: Path, groups: list[list[Path]], progress: Progress | None, jobs: int | None) -> list[Answer]:
     """All images ranked for each original."""
-    model = Model(HessianAffine(max_features=FEATURES), preset("small"), code=ITQ(BITS))
+    model = Model(HessianAffine(max_features=FEATURES), preset("small"))
     answers: list[Answer] = []
     with Collection.create(out / _COLLECTION, model) as collection:
         collection.add(out / _IMAGES, jobs=jobs, progress=progress)

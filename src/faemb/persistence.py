@@ -44,14 +44,19 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
 def load(path: str | os.PathLike[str]) -> Component:
     """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
     header, arrays = _read(Path(path))
+    mark = header["fingerprint"]
     try:
-        component = _build(json.loads(header["model"]), arrays, "")
+        tree = json.loads(header["model"])
+        if _is_old_model(tree) and fingerprint_of(tree, arrays) == mark:
+            tree, arrays = _without_codes(tree, arrays)
+            mark = fingerprint_of(tree, arrays)
+        component = _build(tree, arrays, "")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
         raise FormatError(
             f"{path} is damaged, or does not fit this version of faemb ({_line(error)}); restore it or fit again"
         ) from error
     # What was built describes itself again: a setting or an array too few, too many or changed shows here.
-    if fingerprint(component) != header["fingerprint"]:
+    if fingerprint(component) != mark:
         raise FormatError(f"{path} is damaged: its contents do not match its fingerprint; restore it or fit again")
     return component
 
@@ -83,7 +88,10 @@ def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray]) 
     for name, value in component.settings().items():
         nested = isinstance(value, Component)
         settings[name] = _describe(value, f"{prefix}{name}.", arrays) if nested else _plain(value, name)
-    return {"component": type(component).__name__, "settings": settings}
+    tree = {"component": type(component).__name__, "settings": settings}
+    parts = component.learned_parts().items()
+    learned = {name: _describe(part, f"{prefix}{name}.", arrays) for name, part in parts}
+    return tree | {"learned": learned} if learned else tree
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -133,7 +141,25 @@ def _build(tree: Tree, arrays: dict[str, np.ndarray], prefix: str) -> Component:
     for name in kind.learned:
         if prefix + name in arrays:
             setattr(component, name, arrays[prefix + name])
+    for name, part in tree.get("learned", {}).items():
+        setattr(component, name, _build(part, arrays, f"{prefix}{name}."))
     return component
+
+
+def _is_old_model(tree: Tree) -> bool:
+    return tree["component"] == "Model" and "rotation" in tree["settings"]
+
+
+def _without_codes(tree: Tree, arrays: dict[str, np.ndarray]) -> tuple[Tree, dict[str, np.ndarray]]:
+    """A model that had short vectors and codes as parts, and whose encoder was fitted in place."""
+    settings = {name: tree["settings"][name] for name in ("encoder", "extractor", "shrink")}
+    encoder = settings["encoder"]["settings"]
+    encoder["pooling"] = {"exact": "democratic", "clipped": "sinkhorn"}.get(encoder["pooling"], encoder["pooling"])
+    learned = {name: array for name, array in arrays.items() if name.startswith("encoder.")}
+    kept = {name: array for name, array in arrays.items() if name.startswith("extractor.")}
+    moved = {name.replace("encoder.", "encoder_.", 1): array for name, array in learned.items()}
+    fitted = {"learned": {"encoder_": settings["encoder"]}} if learned else {}
+    return {"component": "Model", "settings": settings} | fitted, kept | moved
 
 
 def _kind(name: str) -> type[Component]:

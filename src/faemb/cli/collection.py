@@ -133,7 +133,7 @@ def info(collection: InCollection, json: AsJson = False) -> None:
     for folder in known.folders:
         result(f"  folder {folder}")
     result(f"  features {known.extractor}")
-    result(f"  encoder  {known.model}, {known.dimension} dimensions; short {known.short}; code {known.bits} bits")
+    result(f"  encoder  {known.model}, {known.dimension} dimensions")
     result(f"  index    {known.index}")
 
 

@@ -50,7 +50,7 @@ def fit(
         warning(sentence)
     if not quiet:
         learned = report.added - len(report.without_features)
-        result(f"learned from {counted(learned)} in {report.seconds:.1f} s; {out} gives {model.width} dimensions")
+        result(f"learned from {counted(learned)} in {report.seconds:.1f} s; {out} gives {model.dimension} dimensions")
 
 
 def encode(
