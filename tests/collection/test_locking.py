@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, checking, reading, writing
+from faemb.collection import Collection, checking, reading, stored
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
-from faemb.collection.writing import stored_features
+from faemb.collection.stored import stored_features
 from faemb.errors import FaembError, InputError
 from pictures import picture, pictures
 from process_beside import Beside, process_beside
@@ -274,7 +274,7 @@ def moving_all_before_the_next_read(module, monkeypatch, folder: Path, image: Pa
 def test_compaction_between_looking_up_features_and_reading_them(folder, photos, monkeypatch):
     with Collection.open(folder) as reader:
         expected = reader.features(photos / "002.png").descriptors
-        moving_all_before_the_next_read(writing, monkeypatch, folder, photos / "000.png")
+        moving_all_before_the_next_read(stored, monkeypatch, folder, photos / "000.png")
         np.testing.assert_array_equal(reader.features(photos / "002.png").descriptors, expected)
 
 
