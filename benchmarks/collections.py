@@ -23,13 +23,11 @@ from benchmarks.synthetic import QUERIES, VECTORS, synthetic_collection, synthet
 from faemb.benchmark.datasets import open_dataset
 from faemb.benchmark.scoring import measured, similarities
 from faemb.benchmark.stopwatch import best_seconds
-from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss
-from faemb.collection.model import BITS, SHORT, Model, new_model
+from faemb.collection.model import Model, new_model
 from faemb.collection.temporary import fit_model
 from faemb.features import HessianAffine
-from faemb.rotation import Rotation
 
 _TOP = 10
 
@@ -61,16 +59,16 @@ def search(scratch: Path) -> Iterator[Result]:
     opening = best_seconds(lambda: Collection.open(scratch / "c").view(), 3)
     yield Result(f"opening a collection of {VECTORS:,} images", opening, "s", "<= 1")
     with Collection.open(scratch / "c") as collection:
-        view, queries = collection.view(), collection.model.coded(synthetic_vectors(QUERIES, seed=1))
+        view, queries = collection.view(), synthetic_vectors(QUERIES, seed=1)
         flat = faiss().IndexFlatIP(vectors.shape[1])
         flat.add(vectors)
         binary = APPROXIMATE["binary"]
         view.search(queries, _TOP, binary)  # makes its index
         for count in (1, QUERIES):
-            some = type(queries)(*(part[:count] for part in queries))
+            some = queries[:count]
             ways = (
                 lambda some=some: view.search(some, _TOP, None),
-                lambda some=some: flat.search(some.vectors, _TOP),
+                lambda some=some: flat.search(some, _TOP),
                 lambda some=some: view.search(some, _TOP, binary),
             )
             rounds = [[best_seconds(way, 1) for way in ways] for _ in range(8)]
@@ -135,10 +133,10 @@ def mean_average_precision(collection: Collection, images: Path) -> float:
     dataset, view = open_dataset(images), collection.view()
     names = {entry.id: Path(entry.path).name for entry in collection.entries()}
     slots = {names[int(image)]: slot for image, slot in zip(view.ids, view.slots, strict=True)}
-    vectors = np.zeros((len(dataset.images), collection.model.width), np.float32)
+    vectors = np.zeros((len(dataset.images), collection.model.dimension), np.float32)
     for number, path in enumerate(dataset.images):
         if path.name in slots:  # else it has no local features
-            vectors[number] = view.data.vectors[slots[path.name]]
+            vectors[number] = view.vectors[slots[path.name]]
     queries = vectors[[query.number for query in dataset.queries]]
     return measured(dataset, similarities(queries, vectors))["mAP"]
 
@@ -148,15 +146,13 @@ def timed_only(name: str, images: Path) -> Model:
     extractor, rng = HessianAffine(max_features=300), np.random.default_rng(0)
     rows = np.concatenate([extractor.extract(path).descriptors for path in sorted(images.rglob("*.jpg"))[:200]])
     model = new_model(name=name, variant="released")
-    encoder, model.code = model.encoder, ITQ(BITS, iterations=0)
+    encoder = model.encoder.clone()
     encoder.projection_ = encoder.projection.clone().fit(rows)
     x = encoder.projection_.project(rows)
     encoder.embedding_ = encoder.embedding.clone().fit(x)
     order = iter(rng.permutation(len(x)))
     encoder.whitening_ = cholesky_whitening(encoder.embedding_, lambda count: x[[next(order) for _ in range(count)]])
-    vectors = rng.standard_normal((SHORT + 100, encoder.dimension), np.float32)
-    model.rotation = Rotation("rotate", max_axes=SHORT).fit(vectors)
-    model.code.fit(vectors[:, :SHORT])
+    model.encoder_ = encoder
     return model
 
 

@@ -5,33 +5,30 @@ from pathlib import Path
 import numpy as np
 
 from faemb import VLAD, Encoder
-from faemb.binary import ITQ
 from faemb.collection import Collection
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
-from faemb.collection.model import BITS, SHORT, Model
+from faemb.collection.model import Model
 from faemb.collection.writing import Writer, only_writer
 from faemb.features import HessianAffine
 from faemb.normalise import unit_length
-from faemb.rotation import Rotation
 
-VECTORS, QUERIES = 100_000, 64
+VECTORS, QUERIES, DIMENSION = 100_000, 64, 1024
 
 
 def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
     """Unit vectors around common centres, as those of pictures of things are."""
-    rng, centres = np.random.default_rng(seed), np.random.default_rng(99).standard_normal((2000, SHORT), np.float32)
+    rng, centres = np.random.default_rng(seed), np.random.default_rng(99).standard_normal((2000, DIMENSION), np.float32)
     return unit_length(
-        centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, SHORT), np.float32)
+        centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, DIMENSION), np.float32)
     )
 
 
 def synthetic_model() -> Model:
-    """Vectors have the length of short ones; the rotation and the code are learned, the rest is only there."""
-    vectors = synthetic_vectors(4 * SHORT, seed=2)
+    """A model that gives vectors of that length; nothing is encoded with it."""
     encoder = Encoder(VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32)))
-    model = Model(HessianAffine(), encoder, rotation=Rotation("rotate", max_axes=SHORT).fit(vectors))
-    model.code = ITQ(BITS, iterations=5).fit(model.rotation.leading(vectors, SHORT))
+    model = Model(HessianAffine(), encoder)
+    model.encoder_ = encoder
     return model
 
 
@@ -50,5 +47,5 @@ def synthetic_collection(folder: Path, vectors: np.ndarray) -> None:
                 for name in names:
                     catalogue.put({"path": name, "features": 1, **blank})
             entries = [catalogue.entry(name) for name in names]
-            writer.place([entry for entry in entries if entry is not None], model.coded(part), model)
+            writer.place([entry for entry in entries if entry is not None], part, model)
     catalogue.close()

@@ -152,6 +152,30 @@ def index(say: Callable[[str], None], folder: str, images: str) -> None:
         say("added")
 
 
+def open_collection(say: Callable[[str], None], folder: str) -> None:
+    """Which converts one of an earlier format version."""
+    with Collection.open(folder) as collection:
+        say(str(collection.migrated))
+
+
+def open_without_permission(say: Callable[[str], None], folder: str) -> None:
+    """As a user who may read the files and may not write."""
+    me = os.geteuid()
+    os.seteuid(me or 65534)
+    try:
+        open_collection(say, folder)
+    finally:
+        os.seteuid(me)
+
+
+def export(say: Callable[[str], None], folder: str, out: str, form: str, room: str) -> None:
+    """Where there is room for so many bytes."""
+    with Collection.open(folder) as collection:
+        collection.export(f"{out}.before", form)
+        limited(int(room))
+        collection.export(out, form)
+
+
 def add(say: Callable[[str], None], folder: str, *places: str) -> None:
     with Collection.open(folder) as collection:
         for place in places:
@@ -228,7 +252,24 @@ def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None
         say("done")
 
 
-JOBS = {job.__name__: job for job in (index, add, remove, update, compact, repair, build_index, look_only, hold, churn)}
+JOBS = {
+    job.__name__: job
+    for job in (
+        index,
+        open_collection,
+        open_without_permission,
+        export,
+        add,
+        remove,
+        update,
+        compact,
+        repair,
+        build_index,
+        look_only,
+        hold,
+        churn,
+    )
+}
 
 
 def get_acquainted(places: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from faemb import Encoder, FastFAemb, Projection, Whitening
-from faemb.collection import Collection, Hit, Model, Report, queries, writing
+from faemb.collection import Collection, Hit, Model, Report, gathering, queries
 from faemb.features import HessianAffine, Image, LocalFeatures
 from pictures import picture, pixels
 from processes import one_after_the_other
@@ -41,7 +41,7 @@ def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
     """The vector of each image that has one, by stored name."""
     slots = {entry.slot: entry.path for entry in collection.entries() if entry.slot is not None}
     view = collection.view()
-    return {slots[int(slot)]: np.array(view.data.vectors[slot]) for slot in view.slots}
+    return {slots[int(slot)]: np.array(view.vectors[slot]) for slot in view.slots}
 
 
 def names_in(collection: Collection) -> set[str]:
@@ -60,7 +60,7 @@ def assert_searchable(folder: Path, image: Path) -> None:
     with Collection.open(folder) as collection:
         (answer,) = collection.search(image, top=3)
     assert answer.hits[0].path == image
-    assert answer.hits[0].score == pytest.approx(1, abs=0.01)  # what is stored is rounded
+    assert answer.hits[0].score == 1
 
 
 def counts(report: Report) -> tuple[int, int, int, int]:
@@ -75,9 +75,8 @@ def names_below(found: Collection | list[Hit], root: Path) -> list[str]:
 
 
 def assert_finds(hits: list[Hit], path: Path) -> None:
-    """This image alone. Descriptors are kept in a byte each, so that an image is not quite what was kept of it."""
-    assert [hit.path for hit in hits] == [path]
-    assert hits[0].score == pytest.approx(1, abs=1e-3)
+    """This image alone."""
+    assert [(hit.path, hit.score) for hit in hits] == [(path, 1)]
 
 
 def exported_vectors(collection: Collection, tmp_path: Path) -> dict[str, np.ndarray]:
@@ -110,7 +109,7 @@ def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
 def work_here(patch: pytest.MonkeyPatch) -> None:
     """Nothing is spread over processes, and no picture is described twice."""
     patch.setattr(HessianAffine, "describe", remembered)
-    patch.setattr(writing, "spread", one_after_the_other)
+    patch.setattr(gathering, "spread", one_after_the_other)
     patch.setattr(queries, "spread", one_after_the_other)
 
 

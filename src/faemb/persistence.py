@@ -26,7 +26,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-import faemb
 from faemb import persistence_version_1
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
@@ -57,7 +56,7 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
     header = {
         "format": FORMAT,
         "version": str(VERSION),
-        "made_by": faemb.__version__,
+        "made_by": import_module("faemb").__version__,
         "model": json.dumps(tree),
         "fingerprint": fingerprint(component),
     }

@@ -559,7 +559,7 @@ class TestFitAndEncode:
         assert warnings(ended) == [f"{here / 'photos' / 'flat.png'} has no local features, so it has no vector"]
         assert re.fullmatch(r"vectors of 4 images written to out\.npz in \d+\.\d s\n", ended.out)
         with np.load("out.npz") as held:
-            assert held["vectors"].shape == (4, model.width)
+            assert held["vectors"].shape == (4, model.dimension)
             assert sorted(held["paths"]) == [str(here / "photos" / name) for name in NAMES]
 
     def test_for_programs(self, run):

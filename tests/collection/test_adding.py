@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, writing
+from faemb.collection import Collection, gathering
 from faemb.errors import InputError
 from pictures import picture
 from small_collections import NAMES, assert_finds, counts, exported_vectors, names_below, new_tiny_model, touch
@@ -25,8 +25,7 @@ class TestAdding:
         assert (info.images, info.searchable, info.waiting, info.without_features) == (5, 5, 0, 0)
         assert info.unreadable == {}
         assert info.folders == [str(photos)]
-        assert (info.dimension, info.short) == (empty.model.width, empty.model.short_width)
-        assert info.bits == 8 * empty.model.code_bytes
+        assert info.dimension == empty.model.dimension
         assert info.bytes == sum(path.stat().st_size for path in empty.layout.folder.iterdir())
 
     @pytest.mark.parametrize("given", [str, Path, lambda path: [path], lambda path: (str(path),), lambda p: iter([p])])
@@ -39,7 +38,7 @@ class TestAdding:
         assert empty.info().folders == [str(photos), str(photos / "trip")]
 
     def test_what_is_known_is_not_opened_again(self, collection, photos, monkeypatch):
-        monkeypatch.setattr(writing.Describe, "__call__", None)
+        monkeypatch.setattr(gathering.Describe, "__call__", None)
         assert counts(collection.add(photos)) == (0, 0, 5, 0)
 
     def test_changed_content_is_encoded_again_under_the_same_id(self, collection, photos, tmp_path):
@@ -65,7 +64,7 @@ class TestAdding:
         assert [(entry.id, entry.slot, entry.hash) for entry in after] == [
             (entry.id, entry.slot, entry.hash) for entry in before
         ]
-        monkeypatch.setattr(writing.Describe, "__call__", None)
+        monkeypatch.setattr(gathering.Describe, "__call__", None)
         assert counts(collection.add(photos)) == (0, 0, 5, 0)
 
     def test_one_image_under_two_names_is_two_images(self, collection, photos):
@@ -156,7 +155,7 @@ class TestAdding:
             made.add(photos, progress=lambda *call: told.append(call))
         stages = list(dict.fromkeys(stage for stage, _, _ in told))
         assert stages[0] == "features"
-        assert {"anchors", "short vectors"} <= set(stages[1:-1])
+        assert {"anchors", "whitening"} <= set(stages[1:-1])
         assert stages[-1] == "encode"
         for stage in ("features", "encode"):
             steps = [(done, total) for name, done, total in told if name == stage]

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import backends, reading
+from faemb.collection import reading
 from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Backend, Binary, backend_for
 from faemb.collection.layout import Layout
-from faemb.collection.model import Coded
 from faemb.collection.reading import View
 from faemb.errors import FormatError, InputError, MissingExtraError
 
 faiss = pytest.importorskip("faiss")
 
-WIDTH, BYTES = 32, 16
+WIDTH = 32
 Kind = type[Backend]
 
 
@@ -40,28 +39,22 @@ def unit(rows: np.ndarray) -> np.ndarray:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def coded(vectors: np.ndarray, bits: int = 8 * BYTES) -> Coded:
-    """Vectors are their own short vectors; bits are sides of random planes."""
-    planes = np.random.default_rng(5).standard_normal((vectors.shape[1], bits))
-    return Coded(vectors, vectors, np.packbits(vectors @ planes > 0, axis=1))
+def points(rng: np.random.Generator, count: int, width: int = WIDTH) -> np.ndarray:
+    return unit(rng.standard_normal((count, width)))
 
 
-def points(rng: np.random.Generator, count: int, width: int = WIDTH) -> Coded:
-    return coded(unit(rng.standard_normal((count, width))))
-
-
-def clusters(rng: np.random.Generator, centres: int, each: int, width: int) -> Coded:
+def clusters(rng: np.random.Generator, centres: int, each: int, width: int) -> np.ndarray:
     middle = rng.standard_normal((centres, 1, width))
     rows = middle + 0.5 * rng.standard_normal((centres, each, width))
-    return coded(unit(rng.permutation(rows.reshape(-1, width))))
+    return unit(rng.permutation(rows.reshape(-1, width)))
 
 
-def some(data: Coded, rows: slice | np.ndarray) -> Coded:
-    return Coded(*(part[rows] for part in data))
+def built(kind: Kind, data: np.ndarray) -> Backend:
+    return kind.build(data, np.arange(len(data)))
 
 
-def view_of(folder: Path, data: Coded, *, dead: tuple[int, ...] = (), generation: int = 1) -> View:
-    slots = np.setdiff1d(np.arange(len(data.vectors)), dead)
+def view_of(folder: Path, data: np.ndarray, *, dead: tuple[int, ...] = (), generation: int = 1) -> View:
+    slots = np.setdiff1d(np.arange(len(data)), dead)
     return View(Layout(folder), generation, slots, slots + 100, data)
 
 
@@ -71,15 +64,15 @@ def index_files(folder: Path) -> list[str]:
 
 def count_builds(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> list[int]:
     """Sizes of the indexes that are built from now on."""
-    built: list[int] = []
+    sizes: list[int] = []
     original = kind.build.__func__
 
-    def build(cls: Kind, rows: Coded) -> Backend:
-        built.append(len(rows.short))
-        return original(cls, rows)
+    def build(cls: Kind, rows: np.ndarray, live: np.ndarray) -> Backend:
+        sizes.append(len(rows))
+        return original(cls, rows, live)
 
     monkeypatch.setattr(kind, "build", classmethod(build))
-    return built
+    return sizes
 
 
 # The contract
@@ -88,16 +81,16 @@ def count_builds(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> list[int]:
 class TestContract:
     def test_candidates_are_slots(self, kind, rng):
         data = points(rng, 300)
-        index = kind.build(data)
+        index = built(kind, data)
         assert index.covered == 300
-        found = index.candidates(some(data, slice(4)), 20)
+        found = index.candidates(data[:4], 20)
         assert found.shape == (4, 20)
         assert ((found >= 0) & (found < 300)).all()
         assert all(len(set(row)) == 20 for row in found)
 
     def test_a_vector_is_a_candidate_for_itself(self, kind, rng):
         data = points(rng, 300)
-        found = kind.build(data).candidates(data, 5)
+        found = built(kind, data).candidates(data, 5)
         assert all(place in row for place, row in enumerate(found))
 
     @pytest.mark.parametrize("count", [1, 2, 3, 5, 40, 255, 256])
@@ -133,22 +126,22 @@ class TestContract:
 
     def test_later_slots_are_found_without_a_new_index(self, kind, rng, tmp_path, monkeypatch):
         data = points(rng, 110)
-        built = count_builds(monkeypatch, kind)
-        view_of(tmp_path, some(data, slice(100))).search(some(data, slice(1)), 1, kind)
-        later = some(data, slice(100, 110))
+        sizes = count_builds(monkeypatch, kind)
+        view_of(tmp_path, data[:100]).search(data[:1], 1, kind)
+        later = data[100:110]
         found = view_of(tmp_path, data).search(later, 1, kind)
         np.testing.assert_array_equal(found.rows[:, 0], np.arange(100, 110))
-        assert built == [100]
+        assert sizes == [100]
 
     def test_later_slots_that_died_are_not_returned(self, kind, rng, tmp_path):
         data = points(rng, 110)
-        view_of(tmp_path, some(data, slice(100))).search(some(data, slice(1)), 1, kind)
+        view_of(tmp_path, data[:100]).search(data[:1], 1, kind)
         view = view_of(tmp_path, data, dead=(105, 109))
         assert not {105, 109} & set(view.slots[view.search(data, 20, kind).rows].ravel())
 
     def test_equal_vectors_are_in_order_of_slot(self, kind, tmp_path):
-        data = coded(unit(np.tile(np.eye(2, WIDTH), (20, 1))))
-        found = view_of(tmp_path, data).search(some(data, slice(1)), 5, kind)
+        data = unit(np.tile(np.eye(2, WIDTH), (20, 1)))
+        found = view_of(tmp_path, data).search(data[:1], 5, kind)
         np.testing.assert_array_equal(found.rows, [[0, 2, 4, 6, 8]])
 
     @pytest.mark.parametrize(
@@ -159,7 +152,7 @@ class TestContract:
     def test_recall(self, kind, rng, tmp_path, width, least):
         """Of the ten best among 2,000 in clusters of 20."""
         data = clusters(rng, 100, 20, width)
-        queries = some(data, slice(0, 2000, 40))
+        queries = data[0:2000:40]
         view = view_of(tmp_path, data)
         found, expected = (view.search(queries, 10, how).rows for how in (kind, None))
         recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, expected, strict=True)])
@@ -198,17 +191,17 @@ def test_an_image_and_its_copy_have_similarity_one(rng, tmp_path):
 class TestFiles:
     def test_saved_and_loaded_it_answers_the_same(self, kind, rng, tmp_path):
         data = points(rng, 300)
-        index = kind.build(data)
+        index = built(kind, data)
         index.save(tmp_path / "index")
         loaded = kind.load(tmp_path / "index")
         assert loaded.covered == 300
         np.testing.assert_array_equal(loaded.candidates(data, 9), index.candidates(data, 9))
 
     def test_it_is_written_once_and_used_again(self, kind, rng, tmp_path, monkeypatch):
-        data, built = points(rng, 50), count_builds(monkeypatch, kind)
+        data, sizes = points(rng, 50), count_builds(monkeypatch, kind)
         for _ in range(3):
             view_of(tmp_path, data).search(data, 3, kind)
-        assert built == [50]
+        assert sizes == [50]
         assert index_files(tmp_path) == [f"{kind.name}-1-50.faiss"]
 
     def test_a_view_opens_it_once(self, kind, rng, tmp_path, monkeypatch):
@@ -224,20 +217,20 @@ class TestFiles:
 
     @pytest.mark.parametrize(("later", "rebuilt"), [(12, False), (13, True)], ids=["a fifth unknown", "more unknown"])
     def test_it_is_made_again_when_it_knows_too_little(self, kind, rng, tmp_path, monkeypatch, later, rebuilt):
-        data, built = points(rng, 48 + later), count_builds(monkeypatch, kind)
-        view_of(tmp_path, some(data, slice(48))).search(data, 1, kind)
+        data, sizes = points(rng, 48 + later), count_builds(monkeypatch, kind)
+        view_of(tmp_path, data[:48]).search(data, 1, kind)
         found = view_of(tmp_path, data).search(data, 1, kind)
         np.testing.assert_array_equal(found.rows[:, 0], np.arange(48 + later))
-        assert built == ([48, 48 + later] if rebuilt else [48])
-        assert index_files(tmp_path) == [f"{kind.name}-1-{built[-1]}.faiss"]
+        assert sizes == ([48, 48 + later] if rebuilt else [48])
+        assert index_files(tmp_path) == [f"{kind.name}-1-{sizes[-1]}.faiss"]
 
     def test_it_is_used_on_when_the_last_slots_have_died(self, kind, rng, tmp_path, monkeypatch):
         """A slot is never used for another image before compaction, so that what the index knows stays true."""
-        data, built = points(rng, 80), count_builds(monkeypatch, kind)
+        data, sizes = points(rng, 80), count_builds(monkeypatch, kind)
         view_of(tmp_path, data).search(data, 1, kind)
-        shorter = view_of(tmp_path, some(data, slice(70)), dead=(3,))
+        shorter = view_of(tmp_path, data[:70], dead=(3,))
         np.testing.assert_array_equal(shorter.search(data, 69, kind).rows, shorter.search(data, 69, None).rows)
-        assert built == [80]
+        assert sizes == [80]
 
     @pytest.mark.parametrize("damage", ["empty", "cut", "cut to its first bytes", "garbage", "longer", "no index"])
     def test_a_damaged_one_is_replaced(self, kind, rng, tmp_path, monkeypatch, damage):
@@ -254,26 +247,26 @@ class TestFiles:
             "no index": b"this is a text\n",
         }
         path.write_bytes(spoilt[damage])
-        built = count_builds(monkeypatch, kind)
+        sizes = count_builds(monkeypatch, kind)
         found = view_of(tmp_path, data).search(data, 1, kind)
         np.testing.assert_array_equal(found.rows[:, 0], np.arange(50))
-        assert built == [50]
+        assert sizes == [50]
         assert path.read_bytes() == whole
 
     def test_a_file_cut_anywhere_is_refused(self, kind, rng, tmp_path):
         """faiss itself crashes on some of them."""
         path = tmp_path / "index"
-        kind.build(points(rng, 20)).save(path)
+        built(kind, points(rng, 20)).save(path)
         whole = path.read_bytes()
         for length in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
             path.write_bytes(whole[:length])
-            with pytest.raises(FormatError, match="cut short"):
+            with pytest.raises(FormatError, match="is truncated"):
                 kind.load(path)
 
     def test_one_that_names_slots_that_are_not_there_does_no_harm(self, kind, rng, tmp_path, monkeypatch):
         data = points(rng, 50)
         wild = np.array([[-1, 3, 50, 1 << 60]])
-        monkeypatch.setattr(kind, "candidates", lambda self, queries, count: wild.repeat(len(queries.vectors), axis=0))
+        monkeypatch.setattr(kind, "candidates", lambda self, queries, count: wild.repeat(len(queries), axis=0))
         np.testing.assert_array_equal(view_of(tmp_path, data).search(data, 1, kind).rows, 3)
 
     def test_those_of_other_kinds_and_generations_are_left_alone(self, kind, rng, tmp_path):
@@ -292,13 +285,6 @@ class TestFiles:
 
 
 # The choice
-
-
-def test_codes_of_no_bits_have_no_binary_index(rng, tmp_path):
-    data = points(rng, 5)._replace(codes=np.zeros((5, 0), np.uint8))
-    with pytest.raises(InputError, match=r"no binary codes.* use another index: exact, hnsw or ivf-pq"):
-        view_of(tmp_path, data).search(data, 1, Binary)
-    assert view_of(tmp_path, data).search(data, 1, HNSW).rows.shape == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -329,12 +315,5 @@ def test_few_answers_are_chosen_from_many_candidates(rng, tmp_path, monkeypatch)
     monkeypatch.setattr(HNSW, "candidates", lambda self, q, count: asked.append(count) or search(self, q, count))
     data = points(rng, 500)
     for dead, count in (((), 1), ((), 40), (tuple(range(30)), 1)):
-        view_of(tmp_path, data, dead=dead).search(some(data, slice(1)), count, HNSW)
+        view_of(tmp_path, data, dead=dead).search(data[:1], count, HNSW)
     assert asked == [reading._AT_LEAST, 40 * reading._MORE, reading._AT_LEAST + 30]
-
-
-def test_vectors_are_padded_with_nothing(rng):
-    rows = rng.standard_normal((3, 5)).astype(np.float32)
-    wide = backends._padded(rows, 8)
-    np.testing.assert_array_equal(wide[:, :5], rows)
-    np.testing.assert_array_equal(wide[:, 5:], 0)

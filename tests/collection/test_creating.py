@@ -170,7 +170,7 @@ class TestWithoutKeptFeatures:
 def test_a_newer_format_is_refused(collection):
     collection.close()
     catalogue = Catalogue(collection.layout.catalogue)
-    catalogue.say("version", "99")
+    catalogue.set("version", "99")
     catalogue.close()
-    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 1: pip install --upgrade faemb"):
+    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 2: pip install --upgrade faemb"):
         Collection.open(collection.layout.folder)

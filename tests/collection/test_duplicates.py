@@ -10,12 +10,10 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.binary import ITQ
 from faemb.collection import Collection, Model, duplicates
 from faemb.collection.backends import HNSW
 from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
 from faemb.collection.layout import Layout
-from faemb.collection.model import Coded
 from faemb.collection.reading import View
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
@@ -72,11 +70,11 @@ def test_the_strongest_groups_come_first():
 def view_of(folder: Path, vectors: np.ndarray, dead: tuple[int, ...] = ()) -> View:
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     slots = np.setdiff1d(np.arange(len(vectors)), dead)
-    return View(Layout(folder), 1, slots, slots, Coded(vectors, vectors, np.zeros((len(vectors), 1), np.uint8)))
+    return View(Layout(folder), 1, slots, slots, vectors)
 
 
 def pairs_by_the_book(view: View, threshold: float) -> set[tuple[int, int]]:
-    live = view.data.vectors[view.slots]
+    live = view.vectors[view.slots]
     similarity = np.round(live @ live.T, 5)
     return {(i, j) for i in range(len(live)) for j in range(i + 1, len(live)) if similarity[i, j] >= threshold}
 
@@ -180,7 +178,7 @@ def edited(tmp_path_factory) -> Iterator[Collection]:
         whitening=Whitening(),
         pooling="sum",
     )
-    model = Model(HessianAffine(max_features=150), encoder, code=ITQ(32))
+    model = Model(HessianAffine(max_features=150), encoder)
     with working_here(), Collection.create(folder / "photos.faemb", model) as made:
         made.add(folder / "photos")
         yield made

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from faemb.collection import Collection
-from faemb.collection.export import FORMATS, export_vectors
+from faemb.collection.export import FORMATS, export_vectors, picture_folder
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.features.files.vecs import read_vecs
 from pictures import picture
-from small_collections import tiny_model, working_here
+from process_beside import process_beside
+from small_collections import make_collection, tiny_model, working_here
 
 NAMES = ["a.png", "naïve 写真.png", "trip/c.png"]
 
@@ -36,7 +37,7 @@ def expected(collection) -> dict[str, np.ndarray]:
     """Path to vector, by the book."""
     view = collection.view()
     known = {entry.slot: entry.path for entry in collection.entries()}
-    return {str(collection.layout.path_of(known[int(slot)])): view.data.vectors[slot] for slot in view.slots}
+    return {str(collection.layout.path_of(known[int(slot)])): view.vectors[slot] for slot in view.slots}
 
 
 def assert_expected(paths: list[str], vectors: np.ndarray, expected: dict[str, np.ndarray]) -> None:
@@ -68,27 +69,69 @@ def test_faiss(collection, expected, tmp_path):
     assert scores[0][0] == pytest.approx(1, abs=1e-5)
 
 
+def names_in_hloc(file: Path) -> dict[str, np.ndarray]:
+    h5py = pytest.importorskip("h5py")
+    found: dict[str, np.ndarray] = {}
+
+    def visit(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(file) as opened:
+        opened.visititems(visit)
+    return found
+
+
 def test_hloc(collection, expected, tmp_path):
-    """Names as hloc has them: relative to the folder that holds the collection."""
-    h5py = pytest.importorskip("h5py")
+    """Names are relative to the picture folder, as hloc has them."""
     assert collection.export(tmp_path / "out.h5", "hloc-h5") == 3
-    base = collection.layout.folder.parent
-    with h5py.File(tmp_path / "out.h5") as file:
-        found: dict[str, np.ndarray] = {}
-        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-    assert set(found) == {f"{Path(path).relative_to(base).as_posix()}/global_descriptor" for path in expected}
+    found = names_in_hloc(tmp_path / "out.h5")
+    assert set(found) == {f"{name}/global_descriptor" for name in NAMES}
     for path, vector in expected.items():
-        name = f"{Path(path).relative_to(base).as_posix()}/global_descriptor"
-        np.testing.assert_array_equal(found[name], vector)
+        name = Path(path).relative_to(collection.layout.folder.parent / "photos").as_posix()
+        np.testing.assert_array_equal(found[f"{name}/global_descriptor"], vector)
 
 
-def test_hloc_calls_images_from_elsewhere_by_their_whole_path(collection, expected, tmp_path):
-    h5py = pytest.importorskip("h5py")
-    paths = [Path(path) for path in expected]
-    export_vectors(collection.view(), paths, tmp_path / "other", tmp_path / "out.h5", "hloc-h5")
-    with h5py.File(tmp_path / "out.h5") as file:
-        for path, vector in expected.items():
-            np.testing.assert_array_equal(file[path.lstrip("/")]["global_descriptor"], vector)
+def test_hloc_names_of_images_that_lie_elsewhere(tmp_path):
+    """The collection itself may lie anywhere: here in another folder than the images."""
+    picture(tmp_path / "photos" / "trip" / "a.png", 1)
+    with working_here(), Collection.create(tmp_path / "elsewhere" / "c.faemb", tiny_model()) as made:
+        made.add(tmp_path / "photos")
+        made.export(tmp_path / "out.h5", "hloc-h5")
+    assert set(names_in_hloc(tmp_path / "out.h5")) == {"trip/a.png/global_descriptor"}
+
+
+@pytest.mark.parametrize(
+    ("folders", "paths", "expected"),
+    [
+        (["/p"], ["/p/a.png", "/p/trip/b.png"], "/p"),
+        (["/p", "/p/trip"], ["/p/a.png", "/p/trip/b.png"], "/p"),
+        (["/p", "/p/trip"], ["/p/trip/b.png"], "/p"),
+        (["/p", "/q/r"], ["/p/a.png"], "/p"),
+        (["/x/p", "/x/q"], ["/x/p/a.png", "/x/q/a.png"], "/x"),
+        ([], ["/x/p/a.png"], "/x/p"),
+        ([], ["/x/p/a.png", "/x/q/r/b.png"], "/x"),
+        (["/x/p"], ["/x/p/deep/a.png", "/x/b.png"], "/x"),
+        ([], [], "."),
+    ],
+    ids=["one folder", "nested", "only below", "an empty folder", "two folders", "a file", "files", "both", "nothing"],
+)
+def test_the_picture_folder(folders, paths, expected):
+    assert picture_folder(list(map(Path, paths)), map(Path, folders)) == Path(expected)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the process beside the tests forks")
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_full_disk_is_explained(tmp_path, form):
+    """The file is a few bytes too long for the disk: faiss itself would not notice."""
+    folder = make_collection(tmp_path, NAMES) / "photos.faemb"
+    beside, out = process_beside(), tmp_path / "out"
+    assert beside.run("export", folder, out, form, 1 << 20).fault == ""
+    size = out.stat().st_size
+    out.unlink()
+    ended = beside.run("export", folder, out, form, size - 10)
+    assert ended.fault.startswith(f"FaembError: cannot write {out}")
+    assert not out.exists()
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -136,7 +179,7 @@ def test_without_the_extra_it_is_explained(collection, tmp_path, monkeypatch, fo
 def test_a_name_that_is_no_text(collection, expected, tmp_path, form):
     """Linux allows such names; a file of names must still be text."""
     paths = [Path(os.fsdecode(b"/photos/\xff.png")), *map(Path, list(expected)[1:])]
-    export_vectors(collection.view(), paths, tmp_path, tmp_path / "out", form)
+    export_vectors(collection.view(), paths, [], tmp_path / "out", form)
     if form in ("fvecs", "faiss"):
         names = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
         assert names == [str(path) for path in paths]

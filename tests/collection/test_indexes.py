@@ -4,9 +4,8 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.errors import InputError
-from faemb.features import HessianAffine
 from pictures import picture
-from small_collections import NAMES, assert_finds, new_tiny_model, touch
+from small_collections import assert_finds, touch
 
 
 @pytest.mark.parametrize("kind", ["exact", "hnsw", "ivf-pq", "binary"])
@@ -52,18 +51,3 @@ def test_an_unknown_index_is_explained(collection, photos):
         collection.search(photos / "a.png", index="tree")
     with pytest.raises(InputError, match="index is 'tree'"):
         collection.duplicates(index="tree")
-
-
-def test_a_collection_without_codes_has_no_binary_index(tmp_path, photos):
-    """Its model has learned from too little for them."""
-    extractor = HessianAffine(max_features=40)
-    few = new_tiny_model().fit([extractor.extract(photos / name).descriptors for name in NAMES])
-    few.code = None
-    with Collection.create(tmp_path / "new.faemb", few) as made:
-        made.add(photos)
-        assert made.info().bits == 0
-        assert_finds(made.search(photos / "a.png", top=1)[0].hits, photos / "a.png")
-        with pytest.raises(InputError, match="no binary codes"):
-            made.search(photos / "a.png", index="binary")
-        assert made.remove(photos / "trip") == 2
-        assert made.check() == []

@@ -173,9 +173,8 @@ def test_a_repair_that_is_killed_at_any_step(stage):
 
 
 def damaged(stage: Stage) -> Path:
-    """A vector, features of two images, and all codes."""
+    """A vector, and features of two images."""
     folder = shutil.copytree(stage.root / "few", stage.root / "damaged")
-    (folder / "codes-1.u8").unlink()
     for name, places in (("vectors-1.f32", (0.1,)), ("features-1.bin", (0.1, 0.9))):
         content = bytearray((folder / name).read_bytes())
         for place in places:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, checking, reading, writing
+from faemb.collection import Collection, checking, reading, stored
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
-from faemb.collection.writing import stored_features
+from faemb.collection.stored import stored_features
 from faemb.errors import FaembError, InputError
 from pictures import picture, pictures
 from process_beside import Beside, process_beside
@@ -186,11 +186,11 @@ def test_what_a_reader_has_mapped_is_not_written_over(folder, photos, tmp_path):
     """The last slot of a removed image is not given to another one, nor is the place of its features."""
     with Collection.open(folder) as reader, Collection.open(folder) as writer:
         view, before, entries = reader.view(), vectors_of(reader), list(reader.entries())
-        held, file = np.array(view.data.vectors), reader.layout.features(view.generation)
+        held, file = np.array(view.vectors), reader.layout.features(view.generation)
         packed = [stored_features(file, entry).descriptors for entry in entries]
         writer.remove([photos / "003.png", photos / "004.png"])
         writer.add(pictures(tmp_path / "others", (40, 41, 42)))
-        np.testing.assert_array_equal(view.data.vectors, held)
+        np.testing.assert_array_equal(view.vectors, held)
         now = vectors_of(reader)
         assert_same({name: now[name] for name in before if name in now}, {n: before[n] for n in before if n in now})
         for entry, descriptors in zip(entries, packed, strict=True):
@@ -274,7 +274,7 @@ def moving_all_before_the_next_read(module, monkeypatch, folder: Path, image: Pa
 def test_compaction_between_looking_up_features_and_reading_them(folder, photos, monkeypatch):
     with Collection.open(folder) as reader:
         expected = reader.features(photos / "002.png").descriptors
-        moving_all_before_the_next_read(writing, monkeypatch, folder, photos / "000.png")
+        moving_all_before_the_next_read(stored, monkeypatch, folder, photos / "000.png")
         np.testing.assert_array_equal(reader.features(photos / "002.png").descriptors, expected)
 
 

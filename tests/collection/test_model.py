@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from faemb.binary import ITQ
 from faemb.collection import Model, new_model
-from faemb.collection.model import BITS, LESSONS, MOST_PARTS, PER_IMAGE, Lessons
-from faemb.embedding import VLAD, FastFAemb
+from faemb.collection.model import PER_IMAGE
+from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.features import HessianAffine
@@ -28,7 +27,7 @@ def small_model(**settings) -> Model:
 
 
 def images(rng: np.random.Generator, count: int, each: int) -> list[np.ndarray]:
-    """Sets of made-up descriptors; each image has a taste of its own."""
+    """Sets of made-up descriptors; each image has its own mean."""
     taste = rng.random((count, 1, DESCRIPTOR)) ** 3
     rows = taste + 0.5 * rng.random((count, each, DESCRIPTOR))
     return list((rows / np.linalg.norm(rows, axis=2, keepdims=True)).astype(np.float32))
@@ -48,35 +47,40 @@ def fitted(sets) -> Model:
 
 
 def test_one_row_per_image(fitted, sets):
-    coded = fitted.encode(sets)
-    assert coded.vectors.shape == (12, fitted.width)
-    assert coded.short.shape == (12, fitted.short_width)
-    assert coded.codes.shape == (12, fitted.code_bytes)
-    assert (coded.vectors.dtype, coded.short.dtype, coded.codes.dtype) == (np.float32, np.float32, np.uint8)
-    for rows in (coded.vectors, coded.short):
-        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    vectors = fitted.encode(sets)
+    assert vectors.shape == (12, fitted.dimension)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
 def test_vectors_are_the_encoders_own(fitted, sets):
-    np.testing.assert_array_equal(fitted.encode(sets).vectors, fitted.encoder.encode(sets))
+    np.testing.assert_array_equal(fitted.encode(sets), fitted.encoder_.encode(sets))
 
 
-def test_short_vectors_have_the_products_of_the_vectors(fitted, sets):
-    """All of them here: there are fewer dimensions than a short vector has."""
-    coded = fitted.encode(sets)
-    np.testing.assert_allclose(coded.short @ coded.short.T, coded.vectors @ coded.vectors.T, atol=1e-5)
+@pytest.mark.parametrize("shrink", [False, True])
+def test_fitting_leaves_the_settings_as_they_are(sets, shrink):
+    encoder = preset("small", pooling="sum")
+    if not shrink:
+        encoder = small_model().encoder
+    before = repr(encoder.get_params())
+    model = Model(HessianAffine(), encoder, shrink=shrink).fit(sets)
+    assert model.encoder is encoder
+    assert repr(encoder.get_params()) == before
+    assert not encoder.is_fitted
+    if shrink:
+        assert model.encoder_.embedding.n_anchors < encoder.embedding.n_anchors
 
 
-def test_short_vectors_begin_with_what_tells_images_apart(fitted, sets):
-    variance = fitted.encode(sets).short.var(axis=0)
-    quarter = len(variance) // 4
-    assert variance[:quarter].sum() > 1.5 * variance[-quarter:].sum()
+def test_after_few_images_many_teach_an_encoder_of_the_size_asked_for(rng):
+    model = Model(HessianAffine(), preset("small", pooling="sum"), shrink=True)
+    small = model.fit(images(rng, 2, 200)).encoder_.embedding.n_anchors
+    assert model.fit(images(rng, 20, 300)).encoder_.embedding.n_anchors > small
 
 
 def test_an_image_without_descriptors_has_zeros(fitted, sets):
-    coded = fitted.encode([sets[0], np.zeros((0, DESCRIPTOR), np.float32)])
-    assert not coded.vectors[1].any()
-    assert not coded.short[1].any()
+    vectors = fitted.encode([sets[0], np.zeros((0, DESCRIPTOR), np.float32)])
+    assert vectors[0].any()
+    assert not vectors[1].any()
 
 
 def test_the_same_settings_and_images_give_the_same_model(fitted, sets):
@@ -84,7 +88,7 @@ def test_the_same_settings_and_images_give_the_same_model(fitted, sets):
 
 
 def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
-    """Of a large image only some descriptors teach the encoder, so that no image speaks for all."""
+    """Of a large image only some descriptors are used."""
     seen: list[int] = []
 
     class Listening(Encoder):
@@ -102,7 +106,7 @@ def test_progress_names_every_stage(sets):
     told: list[tuple[str, int, int]] = []
     small_model().fit(sets, progress=lambda *call: told.append(call))
     stages = list(dict.fromkeys(stage for stage, _, _ in told))
-    assert stages == ["projection", "anchors", "statistics", "whitening", "done", "short vectors"]
+    assert stages == ["projection", "anchors", "statistics", "whitening", "done"]
     assert all(0 <= done <= total for _, done, total in told)
 
 
@@ -120,13 +124,8 @@ def test_saved_and_loaded_it_gives_the_same(fitted, sets, tmp_path):
     loaded = Model.load(tmp_path / "model")
     assert loaded.is_fitted
     assert loaded.fingerprint == fitted.fingerprint == mark
-    for ours, theirs in zip(fitted.encode(sets), loaded.encode(sets), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert (loaded.width, loaded.short_width, loaded.code_bytes) == (
-        fitted.width,
-        fitted.short_width,
-        fitted.code_bytes,
-    )
+    np.testing.assert_array_equal(loaded.encode(sets), fitted.encode(sets))
+    assert loaded.dimension == fitted.dimension
 
 
 def test_a_loaded_model_extracts_as_the_saved_one(fitted, tmp_path):
@@ -142,8 +141,8 @@ def test_before_it_has_learned_it_can_be_saved_too(sets, tmp_path):
 
 
 def test_another_component_is_no_model(fitted, tmp_path):
-    fitted.encoder.save(tmp_path / "encoder")
-    with pytest.raises(FormatError, match=r"holds a Encoder, not a model of pictures; make one with: faemb fit"):
+    fitted.encoder_.save(tmp_path / "encoder")
+    with pytest.raises(FormatError, match=r"holds a Encoder, not a model with an extractor; make one with: faemb fit"):
         Model.load(tmp_path / "encoder")
 
 
@@ -152,45 +151,6 @@ def test_a_file_that_is_none_is_explained(tmp_path):
     for name in ("text", "gone"):
         with pytest.raises(FormatError, match=name):
             Model.load(tmp_path / name)
-
-
-# Codes
-
-
-def test_bits_are_a_multiple_of_eight_that_the_images_can_teach(fitted):
-    assert fitted.code is not None
-    assert fitted.code.bits == 8 * fitted.code_bytes == fitted.width // 8 * 8 == 32 < BITS
-
-
-def test_fewer_bits_may_be_wanted(sets):
-    assert small_model(code=ITQ(16)).fit(sets).code_bytes == 2
-
-
-def test_very_few_images_teach_no_code(rng):
-    """Two images with two descriptors each, say, have four parts at most."""
-    plain = Encoder(VLAD(1), projection=Projection(2), pooling="sum")
-    few = Model(HessianAffine(), plain).fit(images(rng, 2, 2))
-    assert few.code is None
-    assert few.is_fitted
-    assert few.code_bytes == 0
-    assert few.encode(images(rng, 3, 2)).codes.shape == (3, 0)
-
-
-def test_a_model_without_a_code_is_saved_and_loaded(rng, tmp_path):
-    few = Model(HessianAffine(), Encoder(VLAD(1), projection=Projection(2), pooling="sum")).fit(images(rng, 2, 2))
-    few.save(tmp_path / "model")
-    loaded = Model.load(tmp_path / "model")
-    assert loaded.is_fitted
-    assert loaded.fingerprint == few.fingerprint
-
-
-@pytest.mark.parametrize("distinct", [9, 20])
-def test_copies_of_images_teach_no_bits(rng, distinct):
-    """600 images are not split, so that copies have equal vectors; they must not be in the way of the others."""
-    plain = Encoder(VLAD(4), projection=Projection(8), pooling="sum")
-    some = images(rng, distinct, 20)
-    model = Model(HessianAffine(), plain).fit([some[i % distinct] for i in range(LESSONS)])
-    assert model.code_bytes == (distinct - 1) // 8
 
 
 # How little is enough
@@ -217,14 +177,14 @@ def test_a_published_row_is_never_made_smaller():
 def test_a_collections_model_learns_from_a_single_image(rng):
     model = new_model(HessianAffine()).fit(images(rng, 1, 300))
     assert model.is_fitted
-    assert (model.encoder.embedding.n_anchors, model.encoder.projection.dimension) == (2, 16)
+    assert (model.encoder_.embedding.n_anchors, model.encoder_.projection.dimension) == (2, 16)
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 10), (1, 60), (2, 20), (3, 60), (5, 2), (10, 20)])
 def test_a_collections_model_learns_from_little(rng, count, each):
     sets = images(rng, count, each)
     model = new_model(HessianAffine()).fit(sets)
-    vectors = model.encode(sets).vectors
+    vectors = model.encode(sets)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
@@ -247,40 +207,3 @@ def test_images_of_which_none_can_be_compared_are_explained():
     """Equal descriptors only."""
     with pytest.raises(InputError, match=r"too little to learn from|equal"):
         new_model(HessianAffine()).fit([np.ones((50, DESCRIPTOR), np.float32)] * 3)
-
-
-class TestLessons:
-    def test_few_images_are_split_into_parts_that_make_them_up(self, rng):
-        sets = images(rng, 5, 33)
-        lessons = Lessons(sets, rng)
-        assert len(lessons) == 5 * MOST_PARTS
-        for place, whole in enumerate(sets):
-            parts = [lessons[place * MOST_PARTS + part] for part in range(MOST_PARTS)]
-            assert {len(part) for part in parts} <= {2, 3}
-            rows = np.concatenate(parts)
-            np.testing.assert_array_equal(np.unique(rows, axis=0), np.unique(whole, axis=0))
-            assert len(rows) == len(whole)
-
-    @pytest.mark.parametrize(("count", "parts"), [(1, 16), (37, 16), (38, 16), (40, 15), (300, 2), (599, 2), (600, 1)])
-    def test_enough_in_all_and_no_more_parts_than_needed(self, rng, count, parts):
-        assert len(Lessons([np.zeros((4, 2))] * count, rng)) == count * parts
-
-    def test_many_images_stay_whole(self, rng):
-        sets = images(rng, LESSONS, 3)
-        lessons = Lessons(sets, rng)
-        np.testing.assert_array_equal(lessons[7], sets[7])
-
-    def test_the_same_seed_gives_the_same_parts(self, rng):
-        sets = images(rng, 2, 40)
-        first, again = (Lessons(sets, np.random.default_rng(9)) for _ in range(2))
-        for a, b in zip(first, again, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-    def test_they_are_a_sequence(self, rng):
-        lessons = Lessons(images(rng, 1, 40), rng)
-        np.testing.assert_array_equal(lessons[-1], lessons[len(lessons) - 1])
-        with pytest.raises(IndexError):
-            lessons[len(lessons)]
-
-    def test_of_no_images_there_are_none(self, rng):
-        assert len(Lessons([], rng)) == 0

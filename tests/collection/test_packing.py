@@ -122,7 +122,7 @@ def claiming(count: int, width: int, body: bytes) -> bytes:
     ("count", "width"), [(2**32 - 1, 2**32 - 1), (2**32 - 1, 0), (1, 2**32 - 1), (2**24, 2**10), (10**6, 128), (2, 1)]
 )
 def test_more_features_than_there_are_bytes_are_refused(count, width):
-    with pytest.raises(FormatError, match=r"too many|another length"):
+    with pytest.raises(FormatError, match=r"too many|not the stated one"):
         unpack(claiming(count, width, b"\0" * 29))
 
 
@@ -145,7 +145,7 @@ def test_bytes_that_swell_are_not_swollen(monkeypatch):
     bomb = claiming(1, 128, b"\0" * 10**8)
     assert len(bomb) < 10**6
     monkeypatch.setattr(packing.zlib, "decompressobj", Watched)
-    with pytest.raises(FormatError, match="another length"):
+    with pytest.raises(FormatError, match="not the stated one"):
         unpack(bomb)
     assert sum(made) <= 157
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faemb.collection import search
-from faemb.collection.search import Nearest, nearest
+from faemb.collection import nearest as nearest_module
+from faemb.collection.nearest import Nearest, nearest
 
 
 def nearest_by_sorting(queries: np.ndarray, vectors: np.ndarray, live: np.ndarray, k: int) -> Nearest:
@@ -32,7 +32,7 @@ def assert_same(found: Nearest, expected: Nearest) -> None:
 
 @pytest.fixture(params=[1 << 24, 1], ids=["one block", "blocks of 256"])
 def block(request, monkeypatch):
-    monkeypatch.setattr(search, "_BLOCK_BYTES", request.param)
+    monkeypatch.setattr(nearest_module, "_BLOCK_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("block")
@@ -92,7 +92,7 @@ def test_anything(seed, count, k, share):
     vectors, queries = whole_numbers(rng, count, 3), whole_numbers(rng, int(rng.integers(0, 4)), 3)
     live = np.flatnonzero(rng.random(count) < share)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_BLOCK_BYTES", 1)
+        patch.setattr(nearest_module, "_BLOCK_BYTES", 1)
         assert_same(nearest(queries, vectors, live, k), nearest_by_sorting(queries, vectors, live, k))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Collection, Hit, queries
+from faemb.collection import Collection, Hit, new_model, queries
 from faemb.errors import InputError
 from faemb.features import HessianAffine, LocalFeatures
 from pictures import picture, pixels
@@ -21,6 +21,33 @@ class TestSearching:
         answers = collection.search([photos / name for name in NAMES], top=1)
         assert [answer.query for answer in answers] == [str(photos / name) for name in NAMES]
         assert [names_below(answer.hits, photos) for answer in answers] == [[name] for name in NAMES]
+
+    def test_each_image_has_similarity_one_to_itself(self, collection, photos):
+        """Stored features are rounded to bytes, and so are those of a query."""
+        for given in ([photos / name for name in NAMES], [np.asarray(PIL.Image.open(photos / name)) for name in NAMES]):
+            answers = collection.search(given, threshold=1)
+            assert [names_below(answer.hits, photos) for answer in answers] == [[name] for name in NAMES]
+            assert {hit.score for answer in answers for hit in answer.hits} == {1.0}
+
+    @pytest.mark.parametrize("index", ["exact", "hnsw", "ivf-pq", "binary"])
+    def test_with_the_default_model_too(self, tmp_path, index):
+        """Democratic pooling is iterative, and a query is encoded alone."""
+        if index != "exact":
+            pytest.importorskip("faiss")
+        for seed in range(12):
+            picture(tmp_path / "photos" / f"{seed}.png", seed, size=(160 + 8 * seed, 120))
+        with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=200))) as made:
+            made.add(tmp_path / "photos")
+            for image in (tmp_path / "photos").iterdir():
+                assert [(hit.path, hit.score) for hit in made.search(image, threshold=1, index=index)[0].hits] == [
+                    (image, 1.0)
+                ]
+
+    def test_features_as_the_extractor_gives_them_are_rounded_too(self, collection, photos):
+        fresh = collection.model.extractor.extract(photos / "a.png")
+        for query in (fresh, collection.features(photos / "a.png")):
+            (answer,) = collection.search_features([query], threshold=1)
+            assert names_below(answer.hits, photos) == ["a.png"]
 
     def test_scores_are_products_of_vectors_in_falling_order(self, collection, photos, tmp_path):
         held = exported_vectors(collection, tmp_path)
@@ -80,7 +107,7 @@ class TestSearching:
                 with pytest.raises(InputError, match=r"holds no encoded images yet; run: faemb add .* IMAGES"):
                     use()
             info = made.info()
-            assert (info.images, info.dimension, info.bits) == (0, 0, 0)
+            assert (info.images, info.dimension) == (0, 0)
             assert made.check() == []
 
     def test_what_is_no_image_is_explained(self, collection, photos, tmp_path):
@@ -115,7 +142,7 @@ class TestSearching:
     def test_more_queries_than_are_encoded_at_once(self, collection, photos, monkeypatch):
         asked = [photos / name for name in NAMES] * 2
         expected = collection.search(asked)
-        monkeypatch.setattr("faemb.collection.collection.PORTION", 3)
+        monkeypatch.setattr("faemb.collection.searching.PORTION", 3)
         for answer, other in zip(collection.search(asked), expected, strict=True):
             assert [hit.path for hit in answer.hits] == [hit.path for hit in other.hits]
 

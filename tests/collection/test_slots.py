@@ -85,13 +85,6 @@ def test_no_slots_need_no_file(file):
     assert not file.path.exists()
 
 
-def test_rows_without_bytes(tmp_path):
-    """A model that has learned from too few images has no codes."""
-    file = SlotFile(tmp_path / "codes-1.u8", "u1", 0)
-    assert file.write(0, np.zeros((2, 0), np.uint8)) == [0, 0]
-    assert file.rows(2).shape == (2, 0)
-
-
 def test_a_folder_in_its_place_is_explained(file):
     file.path.mkdir()
     with pytest.raises(FaembError, match="cannot be read: Is a directory"):

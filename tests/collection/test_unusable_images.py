@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from faemb.collection import Hit, writing
+from faemb.collection import Hit, gathering
 from pictures import blank, picture
 from small_collections import assert_finds, counts, names_below
 
@@ -33,10 +33,10 @@ class TestBrokenImages:
     def test_it_is_tried_again_only_when_it_has_changed(self, empty, photos, monkeypatch):
         (photos / "broken.png").write_text("no image")
         empty.add(photos)
-        describe = writing.Describe.__call__
+        describe = gathering.Describe.__call__
         asked: list[str] = []
         monkeypatch.setattr(
-            writing.Describe, "__call__", lambda self, file: asked.append(file.path.name) or describe(self, file)
+            gathering.Describe, "__call__", lambda self, file: asked.append(file.path.name) or describe(self, file)
         )
         for _ in range(2):
             report = empty.add(photos)
@@ -87,7 +87,7 @@ class TestBrokenImages:
         def fail(self: Any, file: Any) -> None:
             raise ZeroDivisionError("of all things")
 
-        monkeypatch.setattr(writing.Describe, "__call__", fail)
+        monkeypatch.setattr(gathering.Describe, "__call__", fail)
         (sentence,) = collection.add(photos).failed
         assert str(photos / "new.png") in sentence
         assert "ZeroDivisionError" in sentence

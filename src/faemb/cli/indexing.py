@@ -90,8 +90,8 @@ def fit(
     for sentence in report.failed:
         warning(sentence)
     seen = counted(report.added - len(report.without_features))
-    line = f"learned from {seen} in {report.seconds:.1f} s; {out} gives {model.width} dimensions"
-    output.show({**asdict(report), "dimension": model.width}, [line])
+    line = f"learned from {seen} in {report.seconds:.1f} s; {out} gives {model.dimension} dimensions"
+    output.show({**asdict(report), "dimension": model.dimension}, [line])
 
 
 def encode(

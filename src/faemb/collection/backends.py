@@ -1,23 +1,26 @@
-"""Ways to find candidates among many vectors: exact, HNSW, IVF-PQ, binary codes; behind one contract.
+"""Indexes that select candidates among many vectors: HNSW, IVF-PQ, binary codes. All have one interface.
 
-A backend knows the first `covered` slots of one generation of a collection. It is derived: written beside the
-collection, made again whenever it is missing, and never believed. Slots that came later are compared exactly, slots
-that have died are passed over, and all candidates are ranked by their full vectors. A file ends with its own length
-and checksum: faiss reads far beyond the end of one that was cut short.
+An index covers the first `covered` slots of one generation of a collection. It takes full vectors: the linear map to
+short vectors or codes (linear_maps.py) is learned from a sample of the slots in use and is part of the index file. An
+index is derived data: it is written beside the collection and rebuilt whenever it is missing or damaged. Later slots
+are compared exactly, slots of removed images are skipped, and all candidates are ranked by their full vectors.
+
+A file ends with its own length and checksum, since faiss reads far beyond the end of a truncated file.
 """
 
 import os
 import struct
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from faemb.collection.model import Coded
-from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.collection.linear_maps import LinearMap, code_map, short_map
+from faemb.errors import FormatError, MissingExtraError
 from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
 
@@ -25,14 +28,18 @@ EXACT_UP_TO = 200_000
 _GRAPH_LINKS, _GRAPH_EFFORT = 32, 200
 _SUBVECTORS, _LISTS_VISITED = 64, 32
 _TRAINING_PER_LIST = 64
-_ADDED_AT_ONCE = 65_536
+_ADDED_AT_ONCE = 16_384
+_SAMPLE, _SAMPLE_BYTES, _SAMPLE_LEAST = 20_000, 1 << 27, 2048
+"""Vectors that a linear map is learned from: at most so many, and so many bytes, but always the last number of rows."""
 _END = struct.Struct("<8sQI")
-"""A mark, the length of the file, and the CRC32 of all before this."""
-_MARK = b"faembidx"
+"""A mark, the length of the file, and the CRC32 of all bytes before this."""
+_MARK = b"faembix2"
+
+Vectors = Float[np.ndarray, "n D"]
 
 
 class Backend(ABC):
-    """An index of `covered` slots. Scores never leave it: candidates are ranked by their full vectors."""
+    """An index of `covered` slots."""
 
     name: ClassVar[str]
 
@@ -43,110 +50,102 @@ class Backend(ABC):
     def covered(self) -> int:
         return int(self._index.ntotal)
 
+    @property
+    def dimension(self) -> int:
+        """Length of the vectors that it takes."""
+        return int(self._index.d)
+
+    @classmethod
+    def build(cls, vectors: Vectors, live: Int[np.ndarray, " m"]) -> "Backend":
+        """An index of all rows, in their order; it learns from those in use, whose numbers are `live`."""
+        index = cls._trained(_sample(vectors, live))
+        for start in range(0, len(vectors), _ADDED_AT_ONCE):
+            index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
+        return cls(index)
+
     @classmethod
     @abstractmethod
-    def build(cls, rows: Coded) -> "Backend":
-        """An index of these rows, in their order."""
+    def _trained(cls, sample: Vectors) -> Any:
+        """An empty faiss index of full vectors, with its linear map."""
 
     @abstractmethod
-    def candidates(self, queries: Coded, count: int) -> Int[np.ndarray, "Q c"]:
-        """Slots worth a look for each query; -1 where there are no more."""
+    def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
+        """Slots to compare with each query; -1 where there are no more."""
+
+    def _search(self, queries: Vectors, count: int, parameters: Any = None) -> Int[np.ndarray, "Q c"]:
+        if parameters is not None:
+            parameters = faiss().SearchParametersPreTransform(index_params=parameters)
+        return self._index.search(np.ascontiguousarray(queries), count, params=parameters)[1]
 
     def save(self, path: Path) -> None:
         with replacing(path) as temporary, temporary.open("wb") as file:
-            # Through Python: faiss itself does not notice if the last bytes find no room.
             written = _Summed(file)
-            self._write(faiss().PyCallbackIOWriter(written.write))
+            write_index(self._index, written.write)
             file.write(_END.pack(_MARK, file.tell() + _END.size, written.crc))
 
     @classmethod
     def load(cls, path: Path) -> "Backend":
-        """Raises a FormatError for a damaged index: the caller deletes it and makes another."""
-        if not _is_whole(path):
-            raise FormatError(f"{path} is cut short, or is no index")
+        """Raises a FormatError for a damaged index: the caller builds another."""
+        if not _has_end(path):
+            raise FormatError(f"{path} is truncated, or is not an index")
         try:
-            return cls(cls._read(path))
+            return cls(faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC))
         except (RuntimeError, MemoryError) as error:  # of faiss
             raise FormatError(f"{path} is damaged ({str(error).splitlines()[0]})") from error
 
-    def _write(self, writer: Any) -> None:
-        faiss().write_index(self._index, writer)
-
-    @classmethod
-    def _read(cls, path: Path) -> Any:
-        return faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC)
-
 
 class HNSW(Backend):
-    """A graph of short vectors: fast at any size, twice their memory."""
+    """A graph of short vectors: fast at any size, twice the memory of the short vectors."""
 
     name = "hnsw"
 
     @classmethod
-    def build(cls, rows: Coded) -> "HNSW":
-        index = faiss().IndexHNSWFlat(rows.short.shape[1], _GRAPH_LINKS, faiss().METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = _GRAPH_EFFORT
-        index.add(np.ascontiguousarray(rows.short))
-        return cls(index)
+    def _trained(cls, sample: Vectors) -> Any:
+        short = short_map(sample)
+        graph = faiss().IndexHNSWFlat(len(short.matrix), _GRAPH_LINKS, faiss().METRIC_INNER_PRODUCT)
+        graph.hnsw.efConstruction = _GRAPH_EFFORT
+        return _mapped(short, graph, unit=True)
 
-    def candidates(self, queries: Coded, count: int) -> Int[np.ndarray, "Q c"]:
-        effort = faiss().SearchParametersHNSW(efSearch=max(_GRAPH_EFFORT, count))
-        return self._index.search(queries.short, count, params=effort)[1]
+    def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
+        return self._search(queries, count, faiss().SearchParametersHNSW(efSearch=max(_GRAPH_EFFORT, count)))
 
 
 class IVFPQ(Backend):
-    """Short vectors in at most 64 bytes each, in lists of which a few are visited: for memory, not for precision."""
+    """Short vectors in at most 64 bytes each, in lists of which a few are visited: little memory, less precise."""
 
     name = "ivf-pq"
 
     @classmethod
-    def build(cls, rows: Coded) -> "IVFPQ":
-        lib, (count, width) = faiss(), rows.short.shape
+    def _trained(cls, sample: Vectors) -> Any:
+        lib, count = faiss(), len(sample)
+        short = _padded(short_map(sample))
+        width = len(short.matrix)
         lists = max(1, min(int(4 * count**0.5), count // _TRAINING_PER_LIST))
-        step = -(-width // _SUBVECTORS)
-        parts = -(-width // step)
-        width = parts * step
         bits = 8 if count >= 256 else max(1, int(np.log2(max(count, 2))))
-        coarse = lib.IndexFlatIP(width)
-        index = lib.IndexIVFPQ(coarse, width, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
-        index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
-        sample = np.sort(np.random.default_rng(0).permutation(count)[: max(_TRAINING_PER_LIST * lists, 65_536)])
-        lessons = _padded(rows.short[sample], width)
-        index.train(lessons if count > 1 else np.repeat(lessons, 2, axis=0))  # a bit has two values
-        for start in range(0, count, _ADDED_AT_ONCE):
-            index.add(_padded(rows.short[start : start + _ADDED_AT_ONCE], width))
-        return cls(index)
+        parts = width // -(-width // _SUBVECTORS)
+        inner = lib.IndexIVFPQ(lib.IndexFlatIP(width), width, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
+        inner.cp.min_points_per_centroid = inner.pq.cp.min_points_per_centroid = 1
+        index = _mapped(short, inner, unit=True)
+        index.train(sample if count > 1 else np.repeat(sample, 2, axis=0))  # one bit needs two values
+        return index
 
-    def candidates(self, queries: Coded, count: int) -> Int[np.ndarray, "Q c"]:
-        visits = faiss().SearchParametersIVF(nprobe=_LISTS_VISITED)
-        return self._index.search(_padded(queries.short, self._index.d), count, params=visits)[1]
+    def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
+        return self._search(queries, count, faiss().SearchParametersIVF(nprobe=_LISTS_VISITED))
 
 
 class Binary(Backend):
-    """All codes are compared, bit by bit: 64 bytes an image, and tens of times faster than vectors."""
+    """Binary codes, all compared by Hamming distance: 64 bytes an image, and tens of times faster than vectors."""
 
     name = "binary"
 
     @classmethod
-    def build(cls, rows: Coded) -> "Binary":
-        if not rows.codes.shape[1]:
-            raise InputError(
-                "this collection has no binary codes, since its model learned from too few images for them; "
-                "use another index: exact, hnsw or ivf-pq"
-            )
-        index = faiss().IndexBinaryFlat(8 * rows.codes.shape[1])
-        index.add(np.ascontiguousarray(rows.codes))
-        return cls(index)
+    def _trained(cls, sample: Vectors) -> Any:
+        code = code_map(sample)
+        bits = len(code.matrix)
+        return _mapped(code, faiss().IndexLSH(bits, bits, False, False))  # the signs of the mapped values
 
-    def candidates(self, queries: Coded, count: int) -> Int[np.ndarray, "Q c"]:
-        return self._index.search(queries.codes, count)[1]
-
-    def _write(self, writer: Any) -> None:
-        faiss().write_index_binary(self._index, writer)
-
-    @classmethod
-    def _read(cls, path: Path) -> Any:
-        return faiss().read_index_binary(str(path), faiss().IO_FLAG_MMAP_IFC)
+    def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
+        return self._search(queries, count)
 
 
 APPROXIMATE: dict[str, type[Backend]] = {kind.name: kind for kind in (HNSW, IVFPQ, Binary)}
@@ -154,22 +153,48 @@ BACKENDS = ("auto", "exact", *APPROXIMATE)
 
 
 def backend_for(name: str, images: int) -> type[Backend] | None:
-    """The kind to use for so many images; None is the exact comparison of all."""
+    """The kind of index for so many images; None for the exact comparison of all."""
     require_choice("index", name, BACKENDS)
     if name == "auto":
         name = "exact" if images <= EXACT_UP_TO else HNSW.name
     return APPROXIMATE.get(name)
 
 
-def _padded(short: Float[np.ndarray, "n s"], width: int) -> Float[np.ndarray, "n w"]:
-    """Zeros at the end change no inner product, and make vectors of any length divisible into parts."""
-    wide = np.zeros((len(short), width), np.float32)
-    wide[:, : short.shape[1]] = short
-    return wide
+def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, "s D"]:
+    most = min(_SAMPLE, max(_SAMPLE_LEAST, _SAMPLE_BYTES // (4 * vectors.shape[1])))
+    rows = live if len(live) <= most else np.sort(np.random.default_rng(0).choice(live, most, replace=False))
+    return np.ascontiguousarray(vectors[rows])
+
+
+def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
+    """The index of A x + b, or of that at unit length, as an index of x."""
+    lib, (short, width) = faiss(), linear.matrix.shape
+    transform = lib.LinearTransform(width, short, True)
+    lib.copy_array_to_vector(np.ascontiguousarray(linear.matrix, np.float32).ravel(), transform.A)
+    lib.copy_array_to_vector(np.ascontiguousarray(linear.bias, np.float32), transform.b)
+    transform.is_trained = True
+    index = lib.IndexPreTransform(inner)
+    if unit:
+        index.prepend_transform(lib.NormalizationTransform(short, 2.0))
+    index.prepend_transform(transform)
+    return index
+
+
+def _padded(linear: LinearMap) -> LinearMap:
+    """Rows of zeros at the end change no inner product, and make the length divisible into subvectors."""
+    short = len(linear.matrix)
+    step = -(-short // _SUBVECTORS)
+    more = -short % step
+    return LinearMap(np.pad(linear.matrix, ((0, more), (0, 0))), np.pad(linear.bias, (0, more)))
+
+
+def write_index(index: Any, write: Callable[[bytes], int]) -> None:
+    """Through Python's own files: faiss itself does not notice that the disk is full when it writes the last bytes."""
+    faiss().write_index(index, faiss().PyCallbackIOWriter(write))
 
 
 class _Summed:
-    """A file that is being written, and the CRC32 of all that was."""
+    """A file that is being written, and the CRC32 of its content so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.crc = file, 0
@@ -179,8 +204,8 @@ class _Summed:
         return self._file.write(part)
 
 
-def _is_whole(path: Path) -> bool:
-    """By its end alone."""
+def _has_end(path: Path) -> bool:
+    """Whether the file ends as `save` ends it; its content is not read."""
     try:
         with path.open("rb") as file:
             return _end_of(file) is not None
@@ -189,7 +214,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def is_undamaged(path: Path) -> bool:
-    """Byte by byte; one that has just been deleted has no damage."""
+    """Whether all bytes match the checksum; true for a file that has just been deleted."""
     try:
         with path.open("rb") as file:
             end, crc = _end_of(file), 0
@@ -205,14 +230,14 @@ def is_undamaged(path: Path) -> bool:
 
 
 def _end_of(file: IO[bytes]) -> tuple[int, int] | None:
-    """The length and the checksum that it says it has, if it has that length."""
+    """The stated length and checksum, if the file has that length."""
     length = file.seek(0, os.SEEK_END)
     file.seek(max(0, length - _END.size))
     end = file.read()
     if len(end) != _END.size:
         return None
-    mark, said, crc = _END.unpack(end)
-    return (said, crc) if (mark, said) == (_MARK, length) else None
+    mark, stated, crc = _END.unpack(end)
+    return (stated, crc) if (mark, stated) == (_MARK, length) else None
 
 
 def faiss() -> Any:

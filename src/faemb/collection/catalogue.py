@@ -1,10 +1,9 @@
-"""The truth about a collection: one SQLite file that says which images there are and where their data lies.
+"""The catalogue of a collection: one SQLite file with a row for each image, which names the place of its data.
 
-Everything else is either named here or does not count. Every change is one transaction; it is on the disk when the
-call returns (write-ahead log, synchronous FULL), and readers see the state before it or after it.
+Data in other files counts only if the catalogue names it. Every change is one transaction, which is on the disk when
+the call returns (write-ahead log, synchronous FULL); readers see the state before it or after it.
 """
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -14,12 +13,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from faemb.errors import FaembError, FormatError
+from faemb.collection.database import connected, explained, opened
+from faemb.errors import FormatError
 from faemb.runtime.storage import sync_folder
 
 FORMAT = "faemb-collection"
-VERSION = 1
+VERSION = 2
 _USED_SLOTS, _USED_BYTES = "used slots", "used bytes"
+_IDS_AT_ONCE = 500
 
 _SCHEMA = """
 create table about (name text primary key, value text not null) strict;
@@ -35,8 +36,6 @@ create table images (
     features integer not null,
     slot integer unique,
     vector_crc integer,
-    short_crc integer,
-    code_crc integer,
     offset integer,
     length integer,
     features_crc integer
@@ -50,9 +49,9 @@ create table unreadable (
 
 @dataclass(frozen=True)
 class Entry:
-    """An image: its file as it was read, its place among the vectors, and that of its packed features.
+    """An image: its file as it was read, the slot of its vector, and the place of its packed features.
 
-    slot is None while the image waits to be encoded, and for good if it has no features; offset is None where the
+    slot is None while the image waits to be encoded, and always if it has no features; offset is None where the
     features are not kept.
     """
 
@@ -66,8 +65,6 @@ class Entry:
     features: int
     slot: int | None
     vector_crc: int | None
-    short_crc: int | None
-    code_crc: int | None
     offset: int | None
     length: int | None
     features_crc: int | None
@@ -76,13 +73,13 @@ class Entry:
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
 _POSITIONS = range(len(fields(Entry)))
 _TYPES = {(place, kind) for place, field in enumerate(fields(Entry)) for kind in get_args(field.type) or (field.type,)}
-"""What SQLite gives for each column of a database that is not damaged."""
-_NOTHING_THERE = "a row has lost its content"  # a page that was cut short is read as zeros
+"""(column, Python type) of every value that an undamaged database can give."""
+_EMPTY_ROW = "a row has lost its content"  # SQLite reads a missing page as zeros
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as a directory shows it: enough to tell, without reading it, that it has not changed."""
+    """Size and modification time of a file: if both are the same, the file is taken to be unchanged."""
 
     bytes: int
     changed: int
@@ -93,16 +90,16 @@ class Catalogue:
         self.path = path
         if not path.is_file():
             raise FormatError(f"there is no catalogue {path}")
-        self._database = _opened(path)
+        self._database = opened(path)
 
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
-        """A new catalogue, there completely or not at all."""
+        """A new catalogue, written beside its place and renamed into it."""
         temporary = path.with_suffix(".new")
         for leftover in (temporary, *(Path(f"{temporary}-{end}") for end in ("wal", "shm", "journal"))):
             leftover.unlink(missing_ok=True)
-        with _explained(path), closing(_connected(temporary)) as database:
-            database.execute("pragma journal_mode = wal")  # which the file remembers
+        with explained(path), closing(connected(temporary)) as database:
+            database.execute("pragma journal_mode = wal")  # stored in the file
             database.executescript(f"begin; {_SCHEMA} commit;")
             database.executemany("insert into about values (?, ?)", about.items())
             database.execute("pragma wal_checkpoint(truncate)")
@@ -115,8 +112,8 @@ class Catalogue:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """All that happens in the block becomes true at its end, or none of it."""
-        with _explained(self.path):
+        """One transaction: all changes made in the block, or none of them."""
+        with explained(self.path):
             self._database.execute("begin immediate")
             try:
                 yield
@@ -128,11 +125,11 @@ class Catalogue:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read in the block is of one moment; within another one, of that one's moment."""
+        """All reads in the block see one state; nested snapshots see the state of the outer one."""
         if self._database.in_transaction:
             yield
             return
-        with _explained(self.path):
+        with explained(self.path):
             self._database.execute("begin")
             try:
                 yield
@@ -140,78 +137,78 @@ class Catalogue:
                 self._database.execute("rollback")
 
     def state(self) -> tuple[int, int]:
-        """Differs from what it was if anything has changed since, by this process or another."""
+        """A value that differs after any change, by this process or another."""
         return int(self._one("pragma data_version")), self._database.total_changes
 
     def about(self) -> dict[str, str]:
+        """Facts about the whole collection: format, version, generation, model, ..."""
         return dict(self._all("select name, value from about"))
 
-    def say(self, name: str, value: str) -> None:
-        self._run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)
+    def set(self, name: str, value: str) -> None:
+        """Change one value of `about`."""
+        self.run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)
 
     def folders(self) -> list[str]:
         return [path for (path,) in self._all("select path from folders order by path")]
 
     def add_folder(self, path: str) -> None:
-        self._run("insert or ignore into folders values (?)", path)
+        self.run("insert or ignore into folders values (?)", path)
 
     def remove_folder(self, path: str) -> None:
-        self._run("delete from folders where path = ?", path)
+        self.run("delete from folders where path = ?", path)
 
-    def put(self, entry: dict[str, Any]) -> None:
-        """A new image, or new content under a path that is known: it keeps its id."""
+    def put(self, entry: dict[str, str | int]) -> None:
+        """Add an image, or replace the content of the image with this path, which keeps its id.
+
+        Columns not given become NULL: a changed image has no slot until it is encoded again.
+        """
         names = ", ".join(entry)
         marks = ", ".join("?" * len(entry))
-        # What is not said is nothing: a changed image has no slot until it is encoded again.
-        unsaid = [field.name for field in fields(Entry) if field.name not in entry and field.name != "id"]
-        updates = ", ".join([*(f"{name} = excluded.{name}" for name in entry), *(f"{name} = null" for name in unsaid)])
-        self._run(
+        others = [field.name for field in fields(Entry) if field.name not in entry and field.name != "id"]
+        updates = ", ".join([*(f"{name} = excluded.{name}" for name in entry), *(f"{name} = null" for name in others)])
+        self.run(
             f"insert into images ({names}) values ({marks}) on conflict (path) do update set {updates}",  # noqa: S608
             *entry.values(),
         )
-        self.forget_unreadable(entry["path"])
+        self.forget_unreadable(str(entry["path"]))
 
-    def look_again(self, path: str, seen: Seen) -> None:
-        """The same content in a file that looks touched."""
-        self._run("update images set bytes = ?, changed = ? where path = ?", seen.bytes, seen.changed, path)
+    def set_seen(self, path: str, seen: Seen) -> None:
+        """A new modification time of a file with the same content."""
+        self.run("update images set bytes = ?, changed = ? where path = ?", seen.bytes, seen.changed, path)
 
-    def place(self, image: int, slot: int, crcs: tuple[int, int, int]) -> None:
-        """Say that an image has been encoded into a slot."""
-        self._run(
-            "update images set slot = ?, vector_crc = ?, short_crc = ?, code_crc = ? where id = ?", slot, *crcs, image
-        )
+    def place(self, image: int, slot: int, crc: int) -> None:
+        """The image's vector is in this slot, with this checksum."""
+        self.run("update images set slot = ?, vector_crc = ? where id = ?", slot, crc, image)
 
-    def distrust(self, image: int) -> None:
-        """Its vector is to be made again."""
-        self._run(
-            "update images set slot = null, vector_crc = null, short_crc = null, code_crc = null where id = ?", image
-        )
+    def forget_vector(self, image: int) -> None:
+        """The image waits to be encoded again."""
+        self.run("update images set slot = null, vector_crc = null where id = ?", image)
 
-    def forget_features(self, images: Iterable[int]) -> None:
-        marks = "update images set offset = null, length = null, features_crc = null where id = ?"
-        self._database.executemany(marks, ((image,) for image in images))
+    def forget_features(self, condition: str, *values: int) -> None:
+        """`condition` is SQL of this package, never of a user."""
+        self.run(f"update images set offset = null, length = null, features_crc = null where {condition}", *values)  # noqa: S608
 
     def move(self, image: int, *, slot: int | None, offset: int | None) -> None:
-        """The same data at another place, after compaction."""
-        self._run("update images set slot = ?, offset = ? where id = ?", slot, offset, image)
+        """New places of the same data, after compaction."""
+        self.run("update images set slot = ?, offset = ? where id = ?", slot, offset, image)
 
     def remove(self, path: str) -> bool:
-        return self._run("delete from images where path = ?", path).rowcount > 0
+        return self.run("delete from images where path = ?", path).rowcount > 0
 
-    def entries(self, condition: str = "true", *values: Any) -> Iterator[Entry]:
+    def entries(self, condition: str = "true", *values: str | int) -> Iterator[Entry]:
         """Images in order of id; `condition` is SQL of this package, never of a user."""
-        with _explained(self.path):  # damage may show at any row
+        with explained(self.path):  # damage may be found at any row
             statement = f"select {_COLUMNS} from images where {condition} order by id"  # noqa: S608
             for row in self._database.execute(statement, values):
                 if not _TYPES.issuperset(zip(_POSITIONS, map(type, row), strict=True)):
-                    raise sqlite3.DatabaseError(_NOTHING_THERE)
+                    raise sqlite3.DatabaseError(_EMPTY_ROW)
                 yield Entry(*row)
 
     def entry(self, path: str) -> Entry | None:
         return next(self.entries("path = ?", path), None)
 
     def waiting(self, most: int, most_features: int) -> list[Entry]:
-        """The next images to be encoded: so many at most, with so many features in all, but one at least."""
+        """The next images to encode: at most `most`, with at most `most_features` in all, but at least one."""
         chosen = "select id from images where slot is null and features > 0 and offset is not null order by id limit ?"
         entries = list(self.entries(f"id in ({chosen})", most))
         total = np.cumsum([entry.features for entry in entries])
@@ -220,32 +217,53 @@ class Catalogue:
     def ids(self, condition: str) -> list[int]:
         return [int(image) for (image,) in self._all(f"select id from images where {condition}")]  # noqa: S608
 
+    def paths(self, images: Iterable[int]) -> dict[int, str]:
+        """The stored path of each image."""
+        wanted = list(images)
+        found: dict[int, str] = {}
+        for start in range(0, len(wanted), _IDS_AT_ONCE):
+            part = wanted[start : start + _IDS_AT_ONCE]
+            marks = ", ".join("?" * len(part))
+            found.update(self._all(f"select id, path from images where id in ({marks})", *part))  # noqa: S608
+        for image in wanted:
+            if image not in found:
+                raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
+        return found
+
+    def hashes(self) -> dict[str, str]:
+        """The content hash of each image, by path."""
+        return dict(self._all("select path, hash from images"))
+
+    def feature_bytes(self) -> int:
+        """Total size of the packed features that are in use."""
+        return int(self._one("select coalesce(sum(length), 0) from images where offset is not null"))
+
     def count(self, condition: str = "true") -> int:
         return int(self._one(f"select count(*) from images where {condition}"))  # noqa: S608
 
     def next_slot(self) -> int:
-        """One beyond the last slot in use."""
+        """The slot after the last one in use."""
         return int(self._one("select coalesce(max(slot) + 1, 0) from images"))
 
     def next_offset(self) -> int:
         return int(self._one("select coalesce(max(offset + length), 0) from images"))
 
     def free_slot(self) -> int:
-        """Where the next row goes: what a removed image leaves is not used again before compaction.
+        """Slot for the next vector. The slots of removed images are not used again before compaction:
 
-        A reader may still have it mapped, and an index may still know what was there.
+        a reader may still have them mapped, and an index may still refer to their old content.
         """
         return max(self.next_slot(), self._used(_USED_SLOTS))
 
     def free_offset(self) -> int:
-        """Where the next packed features go."""
+        """Offset for the next packed features."""
         return max(self.next_offset(), self._used(_USED_BYTES))
 
     def use(self, *, slots: int | None = None, offsets: int | None = None) -> None:
-        """Say that all before these have been written to in this generation."""
+        """Record that all slots and bytes before these have been written to in this generation."""
         for name, count in ((_USED_SLOTS, slots), (_USED_BYTES, offsets)):
             if count is not None:
-                self.say(name, str(count))
+                self.set(name, str(count))
 
     def _used(self, name: str) -> int:
         return int(self.about().get(name, "0"))
@@ -262,83 +280,39 @@ class Catalogue:
         return table[:, 0], table[:, 1]
 
     def seen(self) -> dict[str, Seen]:
-        """Every path that has been looked at, readable or not."""
+        """Size and time of every known file, readable or not, by path."""
         rows = self._all(
             "select path, bytes, changed from images union all select path, bytes, changed from unreadable"
         )
         return {path: Seen(size, changed) for path, size, changed in rows}
 
-    def say_unreadable(self, path: str, seen: Seen, reason: str) -> None:
+    def add_unreadable(self, path: str, seen: Seen, reason: str) -> None:
         text = reason.encode(errors="backslashreplace").decode()
-        self._run("insert or replace into unreadable values (?, ?, ?, ?)", path, seen.bytes, seen.changed, text)
+        self.run("insert or replace into unreadable values (?, ?, ?, ?)", path, seen.bytes, seen.changed, text)
 
     def forget_unreadable(self, path: str) -> None:
-        self._run("delete from unreadable where path = ?", path)
+        self.run("delete from unreadable where path = ?", path)
 
     def unreadable(self) -> dict[str, str]:
         return dict(self._all("select path, reason from unreadable order by path"))
 
     def fault(self) -> str | None:
         """What SQLite finds wrong with the file itself."""
-        told = str(self._one("pragma integrity_check"))
-        return None if told == "ok" else told
+        found = str(self._one("pragma integrity_check"))
+        return None if found == "ok" else found
 
-    def _run(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        with _explained(self.path):
+    def run(self, statement: str, *values: str | int | None) -> sqlite3.Cursor:
+        """Execute one SQL statement of this package."""
+        with explained(self.path):
             return self._database.execute(statement, values)
 
-    def _all(self, statement: str) -> list[Any]:
-        """Rows in which nothing is null."""
-        with _explained(self.path):
-            rows = self._database.execute(statement).fetchall()
+    def _all(self, statement: str, *values: int) -> list[tuple[Any, ...]]:
+        """All rows; a NULL in them means damage."""
+        with explained(self.path):
+            rows = self._database.execute(statement, values).fetchall()
             if any(None in row for row in rows):
-                raise sqlite3.DatabaseError(_NOTHING_THERE)
+                raise sqlite3.DatabaseError(_EMPTY_ROW)
             return rows
 
     def _one(self, statement: str) -> Any:
         return self._all(statement)[0][0]
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """To read and to write; where nothing may be written and nobody writes, such as on a read-only disk, to read."""
-    with _explained(path):
-        try:
-            return _connected(path)
-        except sqlite3.OperationalError as error:
-            if not _is_forbidden(error) or os.path.exists(f"{path}-wal"):
-                raise
-        uri = Path(os.path.abspath(path)).as_uri()
-        return sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None, timeout=30)
-    try:
-        database.execute("pragma synchronous = full")  # which reads the file
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.ProgrammingError as error:  # closed, or of another thread
-        raise FaembError(f"{path} cannot be used here: {error}; open the collection again") from error
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the second where damage is quoted
-        text = str(error)
-        if "full" in text or "disk I/O" in text:
-            raise FaembError(
-                f"{path} cannot be written: {text}; make room on the disk and run the same again"
-            ) from error
-        if _is_forbidden(error):
-            raise FaembError(f"{path} cannot be written: {text}; check the folder's permissions") from error
-        if "locked" in text or "busy" in text:
-            raise FaembError(f"{path} is in use by another process; try again when it has ended") from error
-        raise FormatError(f"{path} is damaged, or is no catalogue ({text}); restore it from a copy") from error
-
-
-def _is_forbidden(error: Exception) -> bool:
-    return "readonly" in str(error) or "unable to open" in str(error)

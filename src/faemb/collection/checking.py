@@ -1,7 +1,6 @@
-"""Whether a collection is whole, byte by byte, and how it is made whole again.
+"""Comparison of a collection with its checksums, and repair.
 
-What is damaged is dropped and derived again from what is not: short vectors and codes from vectors, vectors from
-features, features from the image files.
+Damaged data is dropped and derived again: vectors from local features, local features from the image files.
 """
 
 import zlib
@@ -9,39 +8,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.gathering import gather_again
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.slots import SlotFile, read_at
-from faemb.collection.writing import Report, Writer, slot_files, stored_features
+from faemb.collection.slots import read_at
+from faemb.collection.stored import stored_features, vector_file
+from faemb.collection.writing import Report, Writer
 from faemb.errors import FaembError
-from faemb.sets import PORTION
 
 
 @dataclass(frozen=True)
 class Fault:
+    """What is damaged of one image."""
+
     entry: Entry
     vector: bool
-    derived: bool
-    """Of the vector, which is whole: the short one, or the code."""
     features: bool
 
     def __str__(self) -> str:
-        bad = (("vector", self.vector), ("short vector or code", self.derived), ("local features", self.features))
-        parts = [name for name, is_bad in bad if is_bad]
+        parts = [name for name, bad in (("vector", self.vector), ("local features", self.features)) if bad]
         return f"{self.entry.path}: its {' and '.join(parts)} {'are' if self.features else 'is'} damaged"
 
     @property
     def needs_file(self) -> bool:
-        """Whether nothing but the image itself can give back what is damaged."""
-        return self.features or (self.vector and self.entry.offset is None)
+        """Whether the damaged data can be derived from the image file only."""
+        return self.features or self.entry.offset is None
 
 
 def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault]:
-    """Every image whose data does not match its checksums; a process that changes the collection may go on."""
+    """Images whose data does not match its checksums; another process may change the collection meanwhile."""
     with catalogue.snapshot():
         generation, entries = _generation(catalogue), list(catalogue.entries())
     for entry in entries:
@@ -50,8 +47,40 @@ def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault
             yield found
 
 
+def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
+    """Index files that do not match their checksums. It is enough to delete them: they are rebuilt when needed."""
+    return [path for path in layout.indexes(_generation(catalogue)) if not is_undamaged(path)]
+
+
+def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
+    """Derive damaged data from undamaged data; a sentence for each image.
+
+    Lost features that cannot be derived are forgotten if the image has its vector; an image with neither is removed.
+    If this is stopped, the next repair finds what is left to do.
+    """
+    found = list(faults(writer.layout, writer.catalogue, model))
+    if found:
+        _drop(writer, found)
+        lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
+        gather_again(writer, [entry for entry in lost if entry is not None], model.extractor, jobs, Report())
+    if model.is_fitted:
+        writer.encode_waiting(model)
+    removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}
+    end = "; nothing is left to derive it from, so the image was removed"
+    return [f"{fault}{end if fault.entry.path in removed else ''}" for fault in found]
+
+
+def _drop(writer: Writer, found: Sequence[Fault]) -> None:
+    with writer.catalogue.change():
+        for fault in found:
+            if fault.features:
+                writer.catalogue.forget_features("id = ?", fault.entry.id)
+            if fault.vector:
+                writer.catalogue.forget_vector(fault.entry.id)
+
+
 def _confirmed(layout: Layout, catalogue: Catalogue, model: Model, known: tuple[int, Entry]) -> Fault | None:
-    """A fault is one only if the catalogue still says the same: compaction may have moved the data meanwhile."""
+    """A fault counts only if the catalogue still has the same entry: compaction may have moved the data meanwhile."""
     while (found := _compared(layout, model, *known)) is not None:
         with catalogue.snapshot():
             generation, entry = _generation(catalogue), catalogue.entry(found.entry.path)
@@ -61,65 +90,33 @@ def _confirmed(layout: Layout, catalogue: Catalogue, model: Model, known: tuple[
     return None
 
 
-def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
-    """They are made again when they are needed, so it is enough to delete them."""
-    return [path for path in layout.indexes(_generation(catalogue)) if not is_undamaged(path)]
-
-
-def mend(writer: Writer, model: Model, found: Sequence[Fault], jobs: int | None, outcome: Report) -> None:
-    """Derive what is damaged from what is not; what waits for its vector afterwards is to be encoded.
-
-    Features that cannot be had again are forgotten, and the vector stays; an image of which nothing is left is taken
-    out. Whenever this is stopped, what is still to do is a fault again, or waits.
-    """
-    _derive_again(writer, model, [fault.entry for fault in found if fault.derived])
-    with writer.catalogue.change():
-        writer.catalogue.forget_features(fault.entry.id for fault in found if fault.features)
-        for fault in found:
-            if fault.vector:
-                writer.catalogue.distrust(fault.entry.id)
-    lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
-    writer.describe_again([entry for entry in lost if entry is not None], model.extractor, jobs, outcome)
-
-
-def _derive_again(writer: Writer, model: Model, entries: Sequence[Entry]) -> None:
-    for start in range(0, len(entries), PORTION):
-        part, file = entries[start : start + PORTION], writer.slot_files(model)[0]
-        rows = [read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes) for entry in part]
-        vectors = np.frombuffer(b"".join(rows), file.dtype).reshape(len(part), file.width)
-        writer.place(part, model.coded(vectors), model)
-
-
 def _compared(layout: Layout, model: Model, generation: int, entry: Entry) -> Fault | None:
-    files = slot_files(layout, generation, model) if model.is_fitted else ()
-    holding = _slot_holds(entry, files) if entry.slot is not None else [entry.features == 0 or entry.offset is not None]
-    features = entry.offset is not None and not _features_hold(layout, generation, entry)
-    if all(holding) and not features:
-        return None
-    return Fault(entry, vector=not holding[0], derived=holding[0] and not all(holding), features=features)
+    if entry.slot is None:
+        vector = entry.features > 0 and entry.offset is None  # it waits for a vector that cannot be computed
+    else:
+        vector = not _vector_matches(layout, model, generation, entry)
+    features = entry.offset is not None and not _features_match(layout, generation, entry)
+    return Fault(entry, vector, features) if vector or features else None
 
 
-def _generation(catalogue: Catalogue) -> int:
-    return int(catalogue.about()["generation"])
-
-
-def _slot_holds(entry: Entry, files: tuple[SlotFile, ...]) -> list[bool]:
-    """Of each file, whether the image's row is as it was written."""
-    crcs = (entry.vector_crc, entry.short_crc, entry.code_crc)
-    return [_row_holds(file, entry.slot or 0, crc) for file, crc in zip(files, crcs, strict=False)] or [False]
-
-
-def _row_holds(file: SlotFile, slot: int, crc: int | None) -> bool:
-    try:
-        content = read_at(file.path, slot * file.row_bytes, file.row_bytes)
-    except OSError:
+def _vector_matches(layout: Layout, model: Model, generation: int, entry: Entry) -> bool:
+    if not model.is_fitted:
         return False
-    return len(content) == file.row_bytes and zlib.crc32(content) == crc
+    file = vector_file(layout, generation, model)
+    try:
+        content = read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes)
+    except (OSError, ValueError):
+        return False
+    return len(content) == file.row_bytes and zlib.crc32(content) == entry.vector_crc
 
 
-def _features_hold(layout: Layout, generation: int, entry: Entry) -> bool:
+def _features_match(layout: Layout, generation: int, entry: Entry) -> bool:
     try:
         stored_features(layout.features(generation), entry)
     except (FaembError, OSError):
         return False
     return True
+
+
+def _generation(catalogue: Catalogue) -> int:
+    return int(catalogue.about()["generation"])

@@ -1,7 +1,7 @@
 """Groups of images that show the same: near-duplicates, edits and crops.
 
-Every image is a query; two images whose similarity reaches the threshold are connected, and what is connected is a
-group. Images with next to nothing to compare are connected to their copies only.
+Every image is a query. Two images whose similarity reaches the threshold are linked, and a group is a connected
+component of these links. Images with very few local features are linked to their copies only.
 """
 
 from collections import defaultdict
@@ -11,40 +11,38 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from faemb.collection.backends import Backend
-from faemb.collection.model import Coded
 from faemb.collection.reading import View
 from faemb.runtime import Progress
 
 DEFAULT_THRESHOLD = 0.3
 _NEIGHBOURS = 32
-"""Compared per image: larger groups hold together through their members."""
+"""Compared per image: the links of their members connect larger groups."""
 _BLOCK = 256
 FEW_FEATURES = 10
 _COPY = 0.95
-"""What an image with fewer features must reach to be linked: one or two look alike in any two pictures of a night."""
+"""Least similarity to link an image with fewer features: one or two of them look alike in any two dark photographs."""
 
 
 def linked(
     view: View, few: Bool[np.ndarray, " n"], threshold: float, kind: type[Backend] | None, progress: Progress
 ) -> Iterator[tuple[int, int, float]]:
-    """Pairs of places in `view.slots` whose similarity reaches the threshold, most of them seen from both sides.
+    """Pairs of positions in `view.slots` whose similarity reaches the threshold, most of them twice.
 
-    `few` says which images have few features.
+    `few` marks images with few features.
     """
     total = len(view.slots)
     least = np.where(few, max(threshold, _COPY), threshold).astype(np.float64)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]
-        queries = Coded(*(np.ascontiguousarray(part[slots]) for part in view.data))
-        found = view.search(queries, _NEIGHBOURS + 1, kind)
+        found = view.search(np.ascontiguousarray(view.vectors[slots]), _NEIGHBOURS + 1, kind)
         for k in range(len(slots)):
             yield from _pairs(start + k, found.rows[k], found.scores[k], least)
     progress("duplicates", total, total)
 
 
 def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], float]]:
-    """Members of each group, most connected first, and its weakest link; the strongest groups first."""
+    """Members of each group, those with most links first, and its smallest similarity; the largest of these first."""
     parent: dict[int, int] = {}
     links: dict[int, int] = defaultdict(int)
     held = {(a, b): score for a, b, score in pairs}
@@ -67,7 +65,7 @@ def _pairs(
     place: int, others: Int[np.ndarray, " k"], scores: Float[np.ndarray, " k"], least: Float[np.ndarray, " n"]
 ) -> Iterator[tuple[int, int, float]]:
     for other, score in zip(others, scores, strict=True):
-        # An approximate index may see a pair from one side only, so both sides count; the smaller place comes first.
+        # An approximate index may find a pair from one of its images only. The smaller position comes first.
         if other >= 0 and other != place and score >= max(least[place], least[other]):
             yield min(place, int(other)), max(place, int(other)), float(score)
 

@@ -1,13 +1,13 @@
-"""Vectors and features of a collection as files of other tools."""
+"""Vectors of a collection as files of other tools."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from faemb.collection.backends import faiss
+from faemb.collection.backends import faiss, write_index
 from faemb.collection.reading import View
 from faemb.errors import InputError, MissingExtraError
 from faemb.features.files.vecs import write_fvecs
@@ -16,12 +16,12 @@ from faemb.runtime.storage import replacing
 FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
 
 
-def export_vectors(view: View, paths: list[Path], base: Path, out: Path, form: str) -> None:
-    """Live vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json.
+def export_vectors(view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str) -> None:
+    """Vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json file.
 
-    hloc calls images by their place below a folder: here the one that holds the collection.
+    hloc names images relative to the picture folder: see `picture_folder`, which takes `folders`.
     """
-    vectors, names = view.data.vectors, [str(path) for path in paths]
+    vectors, names = view.vectors, [str(path) for path in paths]
     if form == "npz":
         with replacing(out) as temporary, temporary.open("wb") as file:
             np.savez(file, vectors=vectors[view.slots], paths=np.array(names, str))
@@ -32,10 +32,25 @@ def export_vectors(view: View, paths: list[Path], base: Path, out: Path, form: s
         _write_faiss(view, out)
         _write_names(out, names)
     elif form == "hloc-h5":
-        below = [path.relative_to(base if path.is_relative_to(base) else path.anchor).as_posix() for path in paths]
-        _write_hloc(out, zip(below, (vectors[slot] for slot in view.slots), strict=True))
+        base = picture_folder(paths, folders)
+        relative = [path.relative_to(base).as_posix() for path in paths]
+        _write_hloc(out, zip(relative, (vectors[slot] for slot in view.slots), strict=True))
     else:
         raise InputError(f"format is {form!r}; expected one of {', '.join(FORMATS)}")
+
+
+def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
+    """The folder that hloc's names are relative to.
+
+    The remembered folder, if it contains all images; else the common parent of the remembered folders and of the
+    images outside them, so that no two images have the same name.
+    """
+    by_depth = sorted(folders, key=lambda folder: len(folder.parts))
+    roots = {next((folder for folder in by_depth if path.is_relative_to(folder)), path.parent) for path in paths}
+    try:
+        return Path(os.path.commonpath(roots)) if roots else Path()
+    except ValueError:
+        raise InputError("the images lie on several drives, and hloc has one picture folder; use npz") from None
 
 
 def _write_names(out: Path, names: list[str]) -> None:
@@ -45,21 +60,21 @@ def _write_names(out: Path, names: list[str]) -> None:
 
 
 def _as_text(name: str) -> str:
-    """Linux allows file names that are none: what cannot be written is escaped."""
+    """Linux allows file names that are not valid text: the invalid bytes are escaped."""
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _write_faiss(view: View, out: Path) -> None:
     library = faiss()
-    index = library.IndexFlatIP(view.data.vectors.shape[1])
+    index = library.IndexFlatIP(view.vectors.shape[1])
     for start in range(0, len(view.slots), 4096):
-        index.add(np.ascontiguousarray(view.data.vectors[view.slots[start : start + 4096]]))
-    with replacing(out) as temporary:
-        library.write_index(index, str(temporary))
+        index.add(np.ascontiguousarray(view.vectors[view.slots[start : start + 4096]]))
+    with replacing(out) as temporary, temporary.open("wb") as file:
+        write_index(index, file.write)
 
 
-def _write_hloc(out: Path, items: Iterator[tuple[str, Any]]) -> None:
-    """hloc's layout of global descriptors: a group per image with one dataset."""
+def _write_hloc(out: Path, items: Iterator[tuple[str, np.ndarray]]) -> None:
+    """hloc's format of global descriptors: a group per image with one dataset."""
     try:
         import h5py
     except ImportError as error:

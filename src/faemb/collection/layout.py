@@ -1,33 +1,34 @@
-"""Where the parts of a collection lie in its folder, and how images are named in it.
+"""Names of the files in a collection's folder, and names of images in its catalogue.
 
-catalogue.sqlite       the truth
-model.faemb            extractor, encoder, short vectors, codes
-vectors-G.f32          one slot per image; G counts compactions
-short-G.f32            the same slots
-codes-G.u8             the same slots
-features-G.bin         packed local features, one after the other
-KIND-G-N.faiss         an index of the first N slots: derived, and made again when it is missing
-writer.lock            held by the one process that changes the collection
+catalogue.sqlite       the catalogue: images, and where their data lies
+model.faemb            extractor and encoder
+vectors-G.f32          vectors, one slot per image; G is the generation, the number of compactions plus 1
+features-G.bin         packed local features, one image after the other
+KIND-G-N.faiss         an index of the first N slots, rebuilt when it is missing
+writer.lock            locked by the one process that changes the collection
 """
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 CATALOGUE = "catalogue.sqlite"
 MODEL = "model.faemb"
 LOCK = "writer.lock"
 
-_GENERATION = re.compile(r"(?:vectors|short|codes|features)-(\d+)\.(?:f32|u8|bin)|[a-z-]+-(\d+)-\d+\.faiss")
-_TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")
-"""Names that this package gives; what else a user keeps in the folder is not ours to delete."""
+_GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
+_MODEL = re.compile(r"model(?:-\d+)?\.faemb")
+_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)")
+"""Temporary files, and files of format version 1. No other file of the user's folder is ever deleted."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")
 
 
 class Layout:
-    def __init__(self, folder: Path) -> None:
-        self.folder = _where_it_lies(Path(os.path.abspath(folder)))
+    def __init__(self, folder: str | os.PathLike[str], model: str = MODEL) -> None:
+        self.folder = _resolved(Path(os.path.abspath(folder)))
+        self._model = model
 
     @property
     def catalogue(self) -> Path:
@@ -35,7 +36,7 @@ class Layout:
 
     @property
     def model(self) -> Path:
-        return self.folder / MODEL
+        return self.folder / self._model
 
     @property
     def lock(self) -> Path:
@@ -43,12 +44,6 @@ class Layout:
 
     def vectors(self, generation: int) -> Path:
         return self.folder / f"vectors-{generation}.f32"
-
-    def short(self, generation: int) -> Path:
-        return self.folder / f"short-{generation}.f32"
-
-    def codes(self, generation: int) -> Path:
-        return self.folder / f"codes-{generation}.u8"
 
     def features(self, generation: int) -> Path:
         return self.folder / f"features-{generation}.bin"
@@ -60,30 +55,40 @@ class Layout:
         return sorted(self.folder.glob(f"*-{generation}-*.faiss"))
 
     def stale(self, generation: int) -> list[Path]:
-        """What an earlier generation, or a process that was killed, has left behind."""
-        return [path for path in self.folder.iterdir() if _is_stale(path.name, generation)]
+        """Files left behind by an earlier generation or format version, or by a process that was killed."""
+        return [path for path in self.folder.iterdir() if self._is_stale(path.name, generation)]
 
-    def name_of(self, image: Path) -> str:
-        """A path as it is stored: relative where image and collection lie under one folder, so that both can move."""
+    def sweep(self, generation: int) -> None:
+        """Delete stale files."""
+        for leftover in self.stale(generation):
+            with suppress(OSError):  # some systems refuse to delete a file that is being read: next time
+                leftover.unlink()
+
+    def name_of(self, image: str | os.PathLike[str]) -> str:
+        """The name under which an image is stored.
+
+        Relative to the collection if both lie in the folder that holds the collection, so that they can move together.
+        """
         path = Path(os.path.abspath(image))
         if path.is_relative_to(self.folder.parent):
             path = Path(os.path.relpath(path, self.folder))
-        # Linux allows names that are no text, a database does not; no name has a NUL.
+        # Linux allows file names that are not valid text; SQLite does not. No file name contains NUL.
         return _NO_TEXT.sub(lambda part: f"\0{ord(part[0]):04x}", path.as_posix())
 
     def path_of(self, name: str) -> Path:
-        """The file that a stored name means, now."""
+        """The file that has this stored name."""
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
 
+    def _is_stale(self, name: str, generation: int) -> bool:
+        if _MODEL.fullmatch(name):
+            return name != self._model
+        of_generation = _GENERATION.fullmatch(name)
+        if of_generation is not None:
+            return str(generation) not in of_generation.groups()
+        return _UNUSED.fullmatch(name) is not None
 
-def _where_it_lies(folder: Path) -> Path:
-    """The folder by the name that was used, unless that is a link from elsewhere: names are relative to its place."""
+
+def _resolved(folder: Path) -> Path:
+    """The folder as given, or the target of a link to another place: stored names are relative to where it lies."""
     real = Path(os.path.realpath(folder))
     return folder if real.parent == Path(os.path.realpath(folder.parent)) else real
-
-
-def _is_stale(name: str, generation: int) -> bool:
-    ours = _GENERATION.fullmatch(name)
-    if ours is None:
-        return _TEMPORARY.fullmatch(name) is not None
-    return str(generation) not in ours.groups()

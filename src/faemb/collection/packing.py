@@ -1,20 +1,22 @@
-"""Local features in few bytes: descriptors as bytes, geometry as it is, compressed.
+"""Local features in few bytes: descriptors rounded to one byte per value, geometry as float32, compressed.
 
 Descriptors are divided by the largest magnitude among them and rounded to 255 levels (127 and a sign where there are
-negative ones). For RootSIFT that moves a descriptor by two or three thousandths of its length.
+negative ones). For RootSIFT that moves a descriptor by two or three thousandths of its length. Queries are rounded in
+the same way, so that an image of the collection has similarity 1 to itself.
 """
 
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from faemb.errors import FormatError
 from faemb.features.local_features import LocalFeatures
 
 _MARKS = struct.Struct("<4sI")
-"""What it is, and the CRC32 of all that follows."""
+"""The format's mark, and the CRC32 of all bytes after this."""
 _HEAD = struct.Struct("<IIIIf?")
 _MARK = b"flf1"
 _EFFORT = 1
@@ -22,18 +24,24 @@ _MOST = 1 << 32
 
 
 def pack(features: LocalFeatures) -> bytes:
-    """What `unpack` reads; the extractor's fingerprint is not part of it."""
-    signed = bool((features.descriptors < 0).any())
-    levels, scale = _quantised(features.descriptors, 127 if signed else 255)
+    """Bytes for `unpack`; the extractor's fingerprint is not stored."""
+    levels, scale = _quantised(features.descriptors)
+    signed = levels.dtype == np.int8
     count, width = features.descriptors.shape
     head = _HEAD.pack(count, width, *features.image_size, scale, signed)
     body = [
-        levels.astype(np.int8 if signed else np.uint8),
+        levels,
         features.frames.astype("<f4"),
         features.scores.astype("<f4"),
     ]
     content = head + zlib.compress(b"".join(part.tobytes() for part in body), _EFFORT)
     return _MARKS.pack(_MARK, zlib.crc32(content)) + content
+
+
+def rounded(features: LocalFeatures) -> LocalFeatures:
+    """The same features with descriptors rounded as `pack` and `unpack` round them."""
+    levels, scale = _quantised(features.descriptors)
+    return replace(features, descriptors=levels * np.float32(scale))
 
 
 def unpack(content: bytes) -> LocalFeatures:
@@ -52,16 +60,19 @@ def unpack(content: bytes) -> LocalFeatures:
 
 
 def _inflated(content: bytes, length: int) -> bytes:
-    """So many bytes; not one more is made, whatever the content holds."""
+    """Decompress to exactly `length` bytes; memory for more is never used, whatever the content is."""
     if length > _MOST:
         raise ValueError(f"{length} bytes are too many")
     inflater = zlib.decompressobj()
     body = inflater.decompress(content, length + 1)
     if len(body) != length or not inflater.eof or inflater.unused_data:
-        raise ValueError("of another length than said")
+        raise ValueError("the length is not the stated one")
     return body
 
 
-def _quantised(descriptors: Float[np.ndarray, "N d"], most: int) -> tuple[Float[np.ndarray, "N d"], float]:
-    scale = np.float32(np.abs(descriptors).max(initial=0) / most)
-    return (np.rint(descriptors / scale) if scale else descriptors), float(scale)
+def _quantised(descriptors: Float[np.ndarray, "N d"]) -> tuple[Shaped[np.ndarray, "N d"], float]:
+    """Levels, as int8 if any descriptor is negative and else as uint8, and the size of one level."""
+    signed = bool((descriptors < 0).any())
+    scale = np.float32(np.abs(descriptors).max(initial=0) / (127 if signed else 255))
+    levels = np.rint(descriptors / scale) if scale else descriptors
+    return levels.astype(np.int8 if signed else np.uint8), float(scale)

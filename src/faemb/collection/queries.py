@@ -1,40 +1,41 @@
-"""Local features of queries: a few here, many in worker processes."""
+"""Local features of queries: of a few in this process, of many in worker processes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from faemb.collection.packing import rounded
 from faemb.errors import FaembError
 from faemb.features import Extractor, LocalFeatures
+from faemb.features.image import ImageLike
 from faemb.runtime.parallel import spread
 
 _FEW = 8
-"""So many queries are done before the workers would have started."""
+"""At most so many queries are done in this process: workers would take longer to start."""
 
 
 @dataclass(frozen=True)
 class DescribeQuery:
-    """The task that travels to the workers."""
+    """The task of the workers. Features are rounded as stored ones are, before a box selects among them."""
 
     extractor: Extractor
     box: tuple[float, ...] | None
 
-    def __call__(self, query: tuple[int, Any]) -> LocalFeatures:
-        features = self.extractor.extract(query[1])
+    def __call__(self, query: tuple[int, ImageLike]) -> LocalFeatures:
+        features = rounded(self.extractor.extract(query[1]))
         return features if self.box is None else features.inside(self.box)
 
 
 def described(
-    queries: Sequence[Any], extractor: Extractor, box: Sequence[float] | None, jobs: int | None = None
+    queries: Sequence[ImageLike], extractor: Extractor, box: Sequence[float] | None, jobs: int | None = None
 ) -> Iterator[tuple[int, LocalFeatures | Exception]]:
-    """The place of each query in the list with its features, or with the error that it met, as they come."""
+    """The number of each query with its features, or with the error that it met, in the order of completion."""
     task = DescribeQuery(extractor, None if box is None else tuple(box))
     if len(queries) > _FEW:
-        for (place, _), outcome in spread(task, enumerate(queries), jobs=jobs):
-            yield place, outcome
+        for (number, _), outcome in spread(task, enumerate(queries), jobs=jobs):
+            yield number, outcome
         return
-    for place, query in enumerate(queries):
+    for number, query in enumerate(queries):
         try:
-            yield place, task((place, query))
+            yield number, task((number, query))
         except FaembError as error:
-            yield place, error
+            yield number, error

@@ -1,28 +1,30 @@
-"""A collection at one moment: which slots are alive, and their vectors, mapped."""
+"""A collection in one state: which slots are in use, and their vectors, memory mapped."""
 
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
-from faemb.collection.model import Coded, Model
-from faemb.collection.search import Nearest, nearest
-from faemb.collection.writing import slot_files
-from faemb.errors import FaembError, FormatError
+from faemb.collection.model import Model
+from faemb.collection.nearest import Nearest, nearest
+from faemb.collection.stored import stored_features, vector_file
+from faemb.errors import FaembError, FormatError, InputError
+from faemb.features import LocalFeatures
 
 _MORE = 4
 _AT_LEAST = 64
-"""Candidates asked of an approximate index: so many times the answers wanted, and never fewer than this."""
+"""Candidates asked of an index: so many times the number of results wanted, and never fewer than the second number."""
 _REBUILD_SHARE = 0.2
-"""An index that does not know so large a share of the slots is made again."""
+"""An index is rebuilt when it does not cover so large a share of the slots."""
 _DECIMALS = 5
-"""Of a similarity: float32 is good for no more, and so an image and its copy have 1, and a threshold of 1 finds it."""
+"""Of a similarity. float32 gives no more; so an image and its copy have exactly 1, and a threshold of 1 finds it."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class View:
     slots: Int[np.ndarray, " n"]
     """In use, ascending."""
     ids: Int[np.ndarray, " n"]
-    data: Coded
-    """All slots, in use or not."""
+    """Image of each of `slots`."""
+    vectors: Float[np.ndarray, "total D"]
+    """Of all slots, in use or not."""
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
     """Those that have been opened."""
 
@@ -42,33 +45,32 @@ class View:
         with catalogue.snapshot():
             generation = int(catalogue.about()["generation"])
             slots, ids = catalogue.live()
-            total = catalogue.next_slot()
-            data = Coded(*(file.rows(total) for file in slot_files(layout, generation, model)))
-        return cls(layout, generation, slots, ids, data)
+            vectors = vector_file(layout, generation, model).rows(catalogue.next_slot())
+        return cls(layout, generation, slots, ids, vectors)
 
     @cached_property
     def position(self) -> Int[np.ndarray, " total"]:
-        """Slot to place in `slots`; -1 for one that is dead."""
-        table = np.full(len(self.data.vectors), -1, np.int64)
+        """Position in `slots` of each slot; -1 for a slot that is not in use."""
+        table = np.full(len(self.vectors), -1, np.int64)
         table[self.slots] = np.arange(len(self.slots))
         return table
 
-    def search(self, queries: Coded, count: int, kind: type[Backend] | None) -> Nearest:
-        """The best live slots for each query, by full vectors, as places in `slots`."""
+    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Nearest:
+        """The best slots for each query by full vectors, as positions in `slots`."""
         if kind is None or not len(self.slots):
-            found = nearest(queries.vectors, self.data.vectors, self.slots, count)
+            found = nearest(queries, self.vectors, self.slots, count)
             found = Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
         else:
             found = self._ranked(queries, self._candidates(queries, count, kind), count)
         return _settled(found)
 
-    def _candidates(self, queries: Coded, count: int, kind: type[Backend]) -> list[np.ndarray]:
-        """Per query live slots: the index's, and all that came after it."""
+    def _candidates(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend]) -> list[np.ndarray]:
+        """Per query, slots in use: those that the index gives, and all that it does not cover."""
         index = self._index(kind)
-        total = len(self.data.vectors)
-        dead = max(total, index.covered) - len(self.slots)
-        found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + dead, index.covered))
-        # The last slots may have died, so that they are not in the table; and a damaged index names anything.
+        total = len(self.vectors)
+        unused = max(total, index.covered) - len(self.slots)
+        found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + unused, index.covered))
+        # The images of the last slots may have been removed, and a damaged index can give any number.
         known = np.sort(np.where(found < min(total, index.covered), found, -1), axis=1)
         wanted = (known >= 0) & (self.position[known] >= 0)
         wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
@@ -76,12 +78,12 @@ class View:
         later = later[self.position[later] >= 0]
         return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
 
-    def _ranked(self, queries: Coded, candidates: list[np.ndarray], count: int) -> Nearest:
+    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Nearest:
         count = min(count, len(self.slots))
         best = Nearest(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
-        vectors = np.asarray(self.data.vectors)  # one row of a mapped array costs more than its product
+        vectors = np.asarray(self.vectors)  # indexing np.memmap costs more than the product
         for query, slots in enumerate(candidates):
-            scores = vectors[slots] @ queries.vectors[query]
+            scores = vectors[slots] @ queries[query]
             order = np.argsort(-scores, kind="stable")[:count]
             best.scores[query, : len(order)] = scores[order]
             best.rows[query, : len(order)] = self.position[slots[order]]
@@ -93,24 +95,24 @@ class View:
         return self._indexes[kind.name]
 
     def _stored(self, kind: type[Backend]) -> Backend | None:
-        """The newest file that can be used."""
+        """The newest index file that can be used."""
         for covered, path in sorted(self._index_files(kind), reverse=True):
-            if covered >= (1 - _REBUILD_SHARE) * len(self.data.vectors):
+            if covered >= (1 - _REBUILD_SHARE) * len(self.vectors):
                 try:
                     index = kind.load(path)
                 except FormatError:
-                    continue  # the new one takes its place
-                if index.covered == covered:
+                    continue  # it is replaced by a new one
+                if (index.covered, index.dimension) == (covered, self.vectors.shape[1]):
                     return index
         return None
 
     def _built(self, kind: type[Backend]) -> Backend:
-        index = kind.build(self.data)
+        index = kind.build(self.vectors, self.slots)
         path = self.layout.index(kind.name, self.generation, index.covered)
         try:
             index.save(path)
         except FaembError:
-            return index  # a folder that may not be written to is searched all the same
+            return index  # the folder may be read-only: the index is used without being kept
         for covered, old in self._index_files(kind):
             if covered != index.covered:
                 with suppress(OSError):
@@ -122,8 +124,68 @@ class View:
         return [(int(path.stem.rsplit("-", 1)[1]), path) for path in files if path.stem.rsplit("-", 1)[1].isdigit()]
 
 
+class Reader:
+    """Reads a collection while other processes may change it."""
+
+    def __init__(self, layout: Layout, catalogue: Catalogue, model: Callable[[], Model]) -> None:
+        self.layout, self.catalogue = layout, catalogue
+        self._model = model
+        self._view: tuple[tuple[int, int], View] | None = None
+
+    @property
+    def model(self) -> Model:
+        return self._model()
+
+    @contextmanager
+    def view(self) -> Iterator[View]:
+        """The current state, which stays the same until the end of the block; the last view if nothing has changed."""
+        with ExitStack() as snapshot:
+            while True:
+                snapshot.enter_context(self.catalogue.snapshot())
+                generation = self.catalogue.about()["generation"]
+                try:
+                    view = self._view_of(self.catalogue.state())
+                    break
+                except FormatError:
+                    snapshot.close()
+                    if self.catalogue.about()["generation"] == generation:
+                        raise  # else compaction has just replaced the files
+            yield view
+
+    def features(self, image: Path) -> LocalFeatures:
+        """The stored local features of an image."""
+        while True:
+            with self.catalogue.snapshot():
+                entry = self.catalogue.entry(self.layout.name_of(image))
+                generation = self.catalogue.about()["generation"]
+            if entry is None:
+                raise InputError(f"{image} is not in the collection {self.layout.folder}")
+            try:
+                return stored_features(self.layout.features(int(generation)), entry)
+            except FormatError:
+                if self.catalogue.about()["generation"] == generation:
+                    raise  # else compaction has just replaced the file
+
+    def paths(self, view: View) -> list[Path]:
+        """The file of each image of a view, in the order of its slots."""
+        images = view.ids.tolist()
+        names = self.catalogue.paths(images)
+        return [self.layout.path_of(names[image]) for image in images]
+
+    def require_fitted(self) -> None:
+        if not self.model.is_fitted:
+            raise InputError(
+                f"{self.layout.folder} holds no encoded images yet; run: faemb add {self.layout.folder} IMAGES"
+            )
+
+    def _view_of(self, state: tuple[int, int]) -> View:
+        if self._view is None or self._view[0] != state:
+            self._view = state, View.of(self.layout, self.catalogue, self.model)
+        return self._view[1]
+
+
 def _settled(found: Nearest) -> Nearest:
-    """Scores rounded, and what is then equal in order of place: copies of an image differ in rounding."""
+    """Scores rounded, and equal ones in order of position: scores of copies of one image differ by rounding only."""
     scores = np.round(found.scores, _DECIMALS)
     order = np.lexsort((found.rows, -scores), axis=-1)
     return Nearest(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

@@ -1,4 +1,4 @@
-"""What a collection answers: hits of a query, groups of duplicates, a summary of itself."""
+"""Results: hits of a query, groups of duplicates, a summary of a collection."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 class Hit:
     path: Path
     score: float | None
-    """Similarity from -1 to 1; None for an image without local features, which nothing can be compared with."""
+    """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Group:
-    """Images that show the same, the most connected first, and the weakest similarity that holds them together."""
+    """Images that show the same, those with most links first, and the smallest similarity of its links."""
 
     paths: list[Path]
     score: float
@@ -33,13 +33,12 @@ class Info:
     searchable: int
     without_features: int
     waiting: int
-    """Gathered and not yet encoded: a command was interrupted; run `faemb update`."""
+    """Images that are stored and not yet encoded, since a command was interrupted; run `faemb update`."""
     unreadable: dict[str, str]
     folders: list[str]
     bytes: int
     model: str
     extractor: str
     dimension: int
-    short: int
-    bits: int
+    """Length of the vectors; 0 before the model is fitted."""
     index: str

@@ -1,7 +1,7 @@
-"""Rows of one length in a file, one slot each: written once beyond the end, memory mapped for reading.
+"""Rows of one length in a file, one slot each: appended, and memory mapped for reading.
 
-A slot counts only once the catalogue names it. What lies beyond the last named slot was written by a process that did
-not live to say so, and is written over.
+A slot counts only if the catalogue names it. Content after the last named slot was written by a process that was killed
+before it could name it, and is overwritten.
 """
 
 import os
@@ -24,31 +24,29 @@ class SlotFile:
         return self.dtype.itemsize * self.width
 
     def write(self, first_slot: int, rows: Shaped[np.ndarray, "n w"]) -> list[int]:
-        """Put rows in consecutive slots, wait until the disk has them, and give back their checksums."""
+        """Write rows to consecutive slots and sync them; returns their checksums."""
         content = np.ascontiguousarray(rows, self.dtype)
         write_at(self.path, first_slot * self.row_bytes, content.tobytes())
         return checksums(content)
 
     def rows(self, count: int) -> Shaped[np.ndarray, "n w"]:
-        """The first `count` slots, mapped and not read yet."""
+        """The first `count` slots, memory mapped."""
         if count == 0:
-            return np.empty((0, self.width), self.dtype)  # which needs no file
+            return np.empty((0, self.width), self.dtype)  # there may be no file
         wanted = count * self.row_bytes
         try:
-            with self.path.open("rb") as file:  # once: compaction may delete it at any moment
+            with self.path.open("rb") as file:  # opened once: compaction may delete it at any time
                 held = os.fstat(file.fileno()).st_size
-                if held >= wanted > 0:
+                if held >= wanted:
                     return np.memmap(file, self.dtype, "r", shape=(count, self.width))
         except FileNotFoundError:
             held = 0
         except OSError as error:
             raise FaembError(f"{self.path} cannot be read: {error.strerror}") from error
-        if held < wanted:
-            raise FormatError(
-                f"{self.path} is cut short: it has {held} bytes of {wanted}; "
-                "restore it from a copy, or run: faemb check --repair"
-            )
-        return np.empty((count, 0), self.dtype)  # no bytes in a row, which cannot be mapped
+        raise FormatError(
+            f"{self.path} is cut short: it has {held} bytes of {wanted}; "
+            "restore it from a copy, or run: faemb check --repair"
+        )
 
 
 def checksums(rows: Shaped[np.ndarray, "n w"]) -> list[int]:
@@ -56,7 +54,7 @@ def checksums(rows: Shaped[np.ndarray, "n w"]) -> list[int]:
 
 
 def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -> None:
-    """Bytes at a place of a file, which is made if it is not there; returns when the disk has them, if `durable`."""
+    """Write bytes at an offset of a file, which is created if necessary; with `durable`, synced before this returns."""
     new = not path.exists()
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     with open(handle, "r+b", buffering=0) as file:

@@ -1,30 +1,30 @@
-"""Models and vectors without a collection to keep: one is made in a temporary folder, used, and thrown away."""
+"""Models and vectors without a collection of one's own: by means of one in a temporary folder."""
 
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from faemb.collection.collection import Collection
 from faemb.collection.model import Model
+from faemb.collection.sources import Images, StrPath
 from faemb.collection.writing import Report
 from faemb.errors import InputError
 from faemb.runtime import Progress
 
 
 def fit_model(
-    images: Any, model: Model, *, jobs: int | None = None, progress: Progress | None = None
+    images: Images, model: Model, *, jobs: int | None = None, progress: Progress | None = None
 ) -> tuple[Model, Report]:
-    """The model, learned from these images, and what became of them."""
+    """The model, fitted on these images, and a report on the images."""
     with _temporary(model, keep_features=True) as collection:
         report = collection.gather_and_learn(images, jobs=jobs, progress=progress)
         return collection.model, report
 
 
 def encode_images(
-    images: Any, model: Model, out: Any, *, jobs: int | None = None, progress: Progress | None = None
+    images: Images, model: Model, out: StrPath, *, jobs: int | None = None, progress: Progress | None = None
 ) -> Report:
     """One vector per image and the images' paths in an .npz file; an image without local features has none."""
     require_place(out)
@@ -34,8 +34,8 @@ def encode_images(
         return report
 
 
-def require_place(out: Any) -> None:
-    """Said before hours of work rather than after them."""
+def require_place(out: StrPath) -> None:
+    """An error if a file cannot be written there: before hours of work and not after them."""
     folder = os.path.dirname(os.path.abspath(out))
     if not os.path.isdir(folder):
         raise InputError(f"cannot write {out}: the folder {folder} does not exist; make it first")

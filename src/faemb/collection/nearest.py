@@ -1,4 +1,4 @@
-"""Nearest vectors, exactly: every live slot is compared, a block at a time, straight from the mapped file."""
+"""Exact nearest neighbours: every slot in use is compared, a block at a time, from the memory mapped file."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 _BLOCK_BYTES = 1 << 24
-"""Of vectors at a time: their products with many queries still fit in the cache."""
+"""Size of a block of vectors: its products with many queries fit in the cache."""
 
 
 class Nearest(NamedTuple):
-    """Per query the best rows, best first; fewer than asked for where there are no more, then score -inf, row -1."""
+    """Per query the best rows, best first; where there are no more, the score is -inf and the row -1."""
 
     scores: Float[np.ndarray, "Q k"]
     rows: Int[np.ndarray, "Q k"]
@@ -19,9 +19,9 @@ class Nearest(NamedTuple):
 def nearest(
     queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N D"], live: Int[np.ndarray, " n"], k: int
 ) -> Nearest:
-    """The k rows of `vectors` among `live` (ascending) of the largest inner product with each query.
+    """The k rows of `vectors`, among the rows `live` (ascending), with the largest inner product with each query.
 
-    Equal scores are in order of row. Only rows above the k-th best so far are looked at twice.
+    Rows of equal score are in ascending order. Only rows above the k-th best so far are sorted.
     """
     k = min(k, len(live))
     best = Nearest(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
@@ -41,7 +41,7 @@ def nearest(
 
 
 def _merge(best: Nearest, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray, " b"]) -> None:
-    """Take what this block has that is better than the worst so far, in place."""
+    """Merge the scores of a block into the best so far, in place."""
     k = best.scores.shape[1]
     for query, found in enumerate(scores):
         worst = best.scores[query, -1]
@@ -52,11 +52,11 @@ def _merge(best: Nearest, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray
             better = better[np.sort(_largest(found[better], k))]
         candidates = np.concatenate([best.scores[query], found[better]])
         names = np.concatenate([best.rows[query], rows[better]])
-        order = np.argsort(-candidates, kind="stable")[:k]  # the earlier rows first among equals
+        order = np.argsort(-candidates, kind="stable")[:k]  # equal scores: earlier rows first
         best.scores[query], best.rows[query] = candidates[order], names[order]
 
 
 def _largest(values: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, " m"]:
-    """Positions of the k largest, and of all that equal the k-th, so that ties are settled by the caller."""
+    """Positions of the k largest, and of all that equal the k-th: the caller resolves ties."""
     threshold = np.partition(values, len(values) - k)[len(values) - k]
     return np.flatnonzero(values >= threshold)

@@ -1,0 +1,54 @@
+"""Connections to a SQLite file, and SQLite's errors as errors of this package, with their cure."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from faemb.errors import FaembError, FormatError
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """For reading and writing; for reading alone on a read-only disk, where no other process writes either."""
+    with explained(path):
+        try:
+            return connected(path)
+        except sqlite3.OperationalError as error:
+            if not _is_forbidden(error) or os.path.exists(f"{path}-wal"):
+                raise
+        uri = Path(os.path.abspath(path)).as_uri()
+        return sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+
+
+def connected(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None, timeout=30)
+    try:
+        database.execute("pragma synchronous = full")  # the first access to the file
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.ProgrammingError as error:  # the connection is closed, or belongs to another thread
+        raise FaembError(f"{path} cannot be used here: {error}; open the collection again") from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # UnicodeDecodeError: SQLite quotes damaged text
+        text = str(error)
+        if "full" in text or "disk I/O" in text:
+            raise FaembError(
+                f"{path} cannot be written: {text}; make room on the disk and run the same again"
+            ) from error
+        if _is_forbidden(error):
+            raise FaembError(f"{path} cannot be written: {text}; check the folder's permissions") from error
+        if "locked" in text or "busy" in text:
+            raise FaembError(f"{path} is in use by another process; try again when it has ended") from error
+        raise FormatError(f"{path} is damaged, or is no catalogue ({text}); restore it from a copy") from error
+
+
+def _is_forbidden(error: Exception) -> bool:
+    return "readonly" in str(error) or "unable to open" in str(error)

@@ -1,0 +1,90 @@
+"""Conversion of collections of earlier format versions, in place, when they are opened.
+
+All steps run in one transaction, under the writer's lock. A step writes and syncs new files under new names; the
+catalogue names them when the transaction commits, and only then are the old files deleted. A process that is killed
+leaves the old collection or the new one.
+
+    1 -> 2    short vectors and binary codes are part of an index and are not stored for each image
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from faemb.collection.catalogue import VERSION, Catalogue
+from faemb.collection.layout import MODEL, Layout
+from faemb.collection.model import Model
+from faemb.collection.writing import only_writer
+from faemb.errors import FaembError, FormatError
+
+
+def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
+    """Convert a collection to the current version; a sentence about it, or None if there was nothing to do."""
+    version = _version(catalogue)
+    if version == VERSION:
+        return None
+    try:
+        with only_writer(layout):
+            version = _version(catalogue)  # another process may have converted it meanwhile
+            with catalogue.change():
+                for step in range(version, VERSION):
+                    STEPS[step](layout, catalogue)
+            layout_of(layout, catalogue).sweep(int(catalogue.about()["generation"]))
+    except FormatError:
+        raise
+    except FaembError as error:
+        raise FaembError(
+            f"{layout.folder} has format version {version} and must be converted to version {VERSION} "
+            f"before it can be used: {error}"
+        ) from error
+    return f"{layout.folder} was converted from format version {version} to {VERSION}"
+
+
+def layout_of(layout: Layout, catalogue: Catalogue) -> Layout:
+    """With the model file that the catalogue names."""
+    return Layout(layout.folder, catalogue.about().get("model_file", MODEL))
+
+
+def _version(catalogue: Catalogue) -> int:
+    return int(catalogue.about()["version"])
+
+
+def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
+    about = catalogue.about()
+    source, name = layout.folder / MODEL, "model-2.faemb"
+    before = _fingerprint_in(source)
+    if about["model"] not in ("", before):
+        raise FormatError(wrong_model(layout))
+    after = Model.load(source).save(layout.folder / name)
+    for index in layout.indexes(int(about["generation"])):
+        with suppress(OSError):  # an index of stored short vectors or codes; a reader recognises and replaces it
+            index.unlink()
+    catalogue.run("alter table images drop column short_crc")
+    catalogue.run("alter table images drop column code_crc")
+    catalogue.set("model_file", name)
+    for fact in ("model", "asked"):
+        if about[fact] == before:
+            catalogue.set(fact, after)
+    catalogue.set("version", "2")
+
+
+STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2}
+"""Each converts a collection of its version to the next one, inside a transaction."""
+
+
+def wrong_model(layout: Layout) -> str:
+    return (
+        f"{layout.model} is not the model that encoded this collection; "
+        "restore the right file, or index the images again"
+    )
+
+
+def _fingerprint_in(path: Path) -> str:
+    """As the file states it; `Model.load` verifies the content."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return str((file.metadata() or {}).get("fingerprint"))
+    except (OSError, SafetensorError) as error:
+        raise FormatError(f"{path} cannot be read ({error}); restore it from a copy") from error
