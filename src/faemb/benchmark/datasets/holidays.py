@@ -69,5 +69,6 @@ HOLIDAYS = Kind(
     read=read_holidays,
     images=(1491,),
     queries=500,
+    distractors=1_000_000,
     by_names=True,
 )

@@ -116,6 +116,7 @@ OXFORD = Kind(
     read=read_oxford,
     images=(5062, 5063),
     queries=55,
+    distractors=100_071,
 )
 PARIS = Kind(
     name="paris6k",
