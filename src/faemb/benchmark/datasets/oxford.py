@@ -1,11 +1,11 @@
 """Oxford5k and Paris6k with their original ground truth: four text files for each query. [PCISZ07, PCISZ08]
 
-    all_souls_1_query.txt     oxc1_all_souls_000013 136.5 34.1 648.5 955.7      an image, and the box in it
-    all_souls_1_good.txt      names, one in each line: the object is clearly seen
-    all_souls_1_ok.txt        more than a quarter of it is seen
+    all_souls_1_query.txt     oxc1_all_souls_000013 136.5 34.1 648.5 955.7      an image, and a box in it
+    all_souls_1_good.txt      names of images, one in each line: the object is clearly visible
+    all_souls_1_ok.txt        more than a quarter of it is visible
     all_souls_1_junk.txt      less than that
 
-Good and ok are relevant, junk is removed. The query stays in its ranking, and counts, since it is among the good.
+Good and ok images are relevant, junk is removed. The query stays in its ranking as one of the good images.
 
 [PCISZ07]: Philbin et al., "Object retrieval with large vocabularies and fast spatial matching", CVPR 2007.
 [PCISZ08]: Philbin et al., "Lost in quantization", CVPR 2008.
@@ -44,7 +44,7 @@ def read_oxford(contents: Contents) -> GroundTruth:
 
 
 def read_paris(contents: Contents) -> GroundTruth:
-    """Without the images that are known to be broken, whether they are there or not, as everyone evaluates it."""
+    """Without the images that are known to be broken, present or not, as is usual."""
     whole = tuple(path for path in contents.images if path.stem not in BROKEN)
     there = len(contents.images) - len(whole)
     truth = _read(Contents(contents.folder, whole, contents.ground_truth), _query_files(contents, _is_of_paris))
@@ -91,7 +91,7 @@ def _beside(query: Path, which: str) -> Path:
 
 
 def _query_files(contents: Contents, wanted: Callable[[str], bool]) -> list[Path]:
-    """Both benchmarks have files of such names; the image that is named tells which it is."""
+    """Both benchmarks have files of these names; they are told apart by the image that a file names."""
     queries = [path for path in contents.ground_truth if path.name.endswith(_QUERY)]
     return [path for path in queries if wanted(" ".join(lines_of(path)).strip())]
 

@@ -27,7 +27,7 @@ PROTOCOLS = {
     "medium": (("easy", "hard"), ("junk",)),
     "hard": (("hard",), ("junk", "easy")),
 }
-"""Which lists are relevant, and which are removed."""
+"""Lists of relevant images, and lists of images that are removed."""
 
 
 def read_revisited(file: str, contents: Contents) -> GroundTruth:
@@ -44,7 +44,7 @@ def read_revisited(file: str, contents: Contents) -> GroundTruth:
 
 
 class _Labels:
-    """The contents of the file, checked: it may hold anything."""
+    """The contents of the file, checked."""
 
     def __init__(self, data: object, source: Path) -> None:
         self.source = source
