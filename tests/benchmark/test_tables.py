@@ -135,6 +135,11 @@ class TestPooling:
         assert {row.settings["pooling"] for row in run.rows} == {"democratic"}
         assert "measured with sinkhorn pooling; rows with democratic pooling differ in that." in caution(run)
 
+    @pytest.mark.parametrize("table", ["embeddings", "sota", "short", "binary"])
+    def test_a_whole_table_can_have_the_pooling_of_the_paper(self, table):
+        rows = list(TABLES[table].rows(Choice("holidays", pooling="sinkhorn")))
+        assert {row.encoder.pooling for row in rows} == {"sinkhorn"}
+
     def test_rows_with_the_same_pooling_are_not(self, bench, tmp_path):
         compared = [row for row in miniature("embeddings") if row.published]
         assert {row.encoder.pooling for row in compared} == {"sinkhorn"}
@@ -377,6 +382,7 @@ class TestExperiment:
             ({"preset": "small", "dataset": Path("nowhere")}, "there is no folder nowhere"),
             ({"preset": "small", "kind": "none"}, "no kind of benchmark is called 'none'"),
             ({"preset": "small", "variant": "paper"}, "has no variant"),
+            ({"preset": "small", "pooling": "mean"}, "pooling is 'mean'; expected one of sum, democratic"),
         ],
     )
     def test_mistakes_are_told_before_any_work(self, place, tmp_path, changes, words):

@@ -13,8 +13,9 @@ from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
 from faemb.benchmark.workbench import Workbench
 from faemb.errors import InputError
 from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor
+from faemb.pooling import POOLINGS
 from faemb.runtime import Progress
-from faemb.settings import require_whole
+from faemb.settings import require_choice, require_whole
 
 _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
 """The kinds of datasets that the paper has, and what it calls them with distractors."""
@@ -30,6 +31,8 @@ class Experiment:
     table: str | None = None
     preset: str | None = None
     variant: str | None = None
+    pooling: str | None = None
+    """Of all rows, as "sinkhorn" in the paper; None for the default of each table."""
     rotation: bool = False
     large: bool = False
     kind: str | None = None
@@ -41,7 +44,7 @@ class Experiment:
     @property
     def name(self) -> str:
         distractors = [folder.resolve().name for folder in self.distractors]
-        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, *distractors]
+        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, self.pooling, *distractors]
         return "-".join(part for part in parts if part)
 
 
@@ -66,6 +69,8 @@ def run_experiment(
         raise InputError(f"the table {CNN} has no rows with distractors; leave out --distractors")
     if experiment.table == CNN and not isinstance(experiment.extractor, CnnMap | CnnTokens | CnnPatches):
         raise InputError(f"the table {CNN} needs features of a network; give an extractor that has one")
+    if experiment.pooling is not None:
+        require_choice("pooling", experiment.pooling, POOLINGS)
     require_whole("seed", experiment.seed, 0)
     require_whole("seeds", experiment.seeds, 1)
     name, table = _table(experiment)
@@ -93,6 +98,7 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
         yield Choice(
             dataset=paper_dataset(dataset),
             variant=experiment.variant,
+            pooling=experiment.pooling,
             seed=seed,
             large=experiment.large,
             maps=isinstance(experiment.extractor, CnnMap | CnnTokens) and experiment.extractor.max_features is None,

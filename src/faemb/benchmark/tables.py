@@ -30,6 +30,8 @@ class Choice:
     dataset: str
     """Its name in the paper; empty where the paper has no such dataset."""
     variant: str | None = None
+    pooling: str | None = None
+    """Of all rows; None for the default."""
     seed: int = 0
     large: bool = False
     """Add rows of about 16,000 dimensions, which take hours without a GPU."""
@@ -50,7 +52,7 @@ def embeddings(choice: Choice) -> Iterator[Asked]:
     """Published numbers stand beside Sinkhorn pooling only, which is the paper's."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
-        for pooling in ("sum", "sinkhorn", "democratic"):
+        for pooling in ("sum", POOLING, "democratic") if choice.pooling is None else (choice.pooling,):
             for rotation in (False, True):
                 settings: dict[str, Value] = {"method": METHODS[family], "n": n, "pooling": pooling, "RN": rotation}
                 encoder = _preset(f"{family}-{n}", choice, rotation=rotation, pooling=pooling)
@@ -212,6 +214,8 @@ def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any
 
 def _seeded(encoder: Encoder, choice: Choice) -> Encoder:
     encoder.seed = encoder.embedding.seed = choice.seed
+    if choice.pooling is not None:
+        encoder.pooling = choice.pooling
     return choice.adapt(encoder)
 
 
