@@ -21,8 +21,8 @@ from benchmarks.core import cholesky_whitening
 from benchmarks.report import Result
 from benchmarks.synthetic import QUERIES, VECTORS, synthetic_collection, synthetic_vectors
 from faemb.benchmark.datasets import open_dataset
+from faemb.benchmark.rows import best_seconds
 from faemb.benchmark.scoring import measured, similarities
-from faemb.benchmark.stopwatch import best_seconds
 from faemb.collection import Collection
 from faemb.collection.backends import APPROXIMATE, faiss
 from faemb.collection.model import Model, new_model

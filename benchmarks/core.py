@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.report import Result, best_seconds_of_both, peak_megabytes
 from faemb import FAemb, FastFAemb, Whitening
-from faemb.benchmark.stopwatch import best_seconds
+from faemb.benchmark.rows import best_seconds
 from faemb.pooling import Gram, democratic, sinkhorn
 from faemb.sets import Batch, as_sets, batches
 

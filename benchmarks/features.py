@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import affine
 from benchmarks.report import Result
-from faemb.benchmark.stopwatch import best_seconds
+from faemb.benchmark.rows import best_seconds
 from faemb.features.hessian_affine import HessianAffine
 from faemb.features.hessian_affine.detector import Regions
 from faemb.features.hessian_affine.patches import Source, sources

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from faemb.benchmark.stopwatch import best_seconds
+from faemb.benchmark.rows import best_seconds
 
 OUTPUT = Path("build/bench.json")
 _RELATIONS = {">=": operator.ge, "<=": operator.le}

@@ -1,8 +1,8 @@
-"""How good rankings are, as the benchmarks of instance search define it.
+"""Measures of rankings, as the benchmarks of instance search define them.
 
-Conventions: a ranking holds distinct images by number, best first. Images that are junk for a query, and the query
-itself where a benchmark drops it, are removed before anything is counted. A query without relevant images has no
-measure and is left out of means. Measures are fractions from 0 to 1, except the N-S score, from 0 to 4.
+Conventions: a ranking holds distinct numbers of images, best first. Images that are junk for a query, and the query
+itself where a benchmark removes it, are ignored. A query without relevant images has no measure and is left out of
+means. Measures are fractions from 0 to 1, except the N-S score, from 0 to 4.
 
 Measures: AP, the precision-recall curve integrated by trapezoids (Oxford buildings' compute_ap, INRIA Holidays, and
 revisited Oxford and Paris [RITAC18]); mP@k, precision among the first k, or fewer where all relevant images come
@@ -29,14 +29,14 @@ OBJECT_VIEWS = 4
 
 
 class Judgement(NamedTuple):
-    """What counts for one query, by number of image."""
+    """Relevant and ignored images of one query, by number."""
 
     relevant: Iterable[int]
     ignored: Iterable[int] = ()
 
 
 def ranked(scores: Scores) -> Int[np.ndarray, " N"]:
-    """Images by falling score; of equal scores the lower number comes first, so that a ranking can be repeated.
+    """Images by decreasing score; with equal scores the lower number comes first, so that rankings are reproducible.
 
     None, or minus infinity, is the score of an image without features: such images come last.
     """
@@ -48,7 +48,7 @@ def ranked(scores: Scores) -> Int[np.ndarray, " N"]:
 
 
 def average_precision(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
-    """Area under the precision-recall curve of one ranking; relevant images that it lacks are missed."""
+    """Area under the precision-recall curve of one ranking; relevant images that are not in it count as not found."""
     places, wanted = _places(ranking, relevant, ignored)
     found = np.arange(len(places))
     before = np.where(places > 0, found / np.maximum(places, 1), 1.0)
@@ -56,9 +56,9 @@ def average_precision(ranking: Ranking, relevant: Iterable[int], ignored: Iterab
 
 
 def precision_at(k: int, ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
-    """The part of the first k that is relevant; where the last relevant image comes sooner, only up to there.
+    """The fraction of the first k images that is relevant, or of those up to the last relevant image if that is sooner.
 
-    So a query with fewer than k relevant images can reach 1. An image that the ranking lacks counts as far behind.
+    So a query with fewer than k relevant images can reach 1. Relevant images that are missing count as ranked last.
     """
     if k < 1:
         raise InputError(f"precision at {k} was asked for; expected at least 1")
@@ -68,7 +68,7 @@ def precision_at(k: int, ranking: Ranking, relevant: Iterable[int], ignored: Ite
 
 
 def views_first(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
-    """The N-S score of one query: how many of the first four are relevant, the query itself among them."""
+    """The N-S score of one query: the number of relevant images among the first four, including the query itself."""
     places, _ = _places(ranking, relevant, ignored)
     return float(np.sum(places < OBJECT_VIEWS))
 
@@ -92,11 +92,11 @@ MEASURES: Mapping[str, Callable[[Iterable[Ranking], Iterable[Judgement]], float]
     "mP@10": partial(mean_precision_at, 10),
     "N-S": ns_score,
 }
-"""By the names under which benchmarks report them."""
+"""By their usual names in benchmarks."""
 
 
 def _mean(measure: Callable[..., float], rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
-    """Rankings may be a generator: each is needed once, and together they may be too many to hold."""
+    """Rankings may come from a generator, since all of them together may not fit into memory."""
     values = []
     for ranking, (relevant, ignored) in zip(rankings, judgements, strict=True):
         wanted, skipped = set(relevant), set(ignored)
@@ -108,7 +108,7 @@ def _mean(measure: Callable[..., float], rankings: Iterable[Ranking], judgements
 
 
 def _places(ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int]) -> tuple[Int[np.ndarray, " found"], int]:
-    """Where the relevant images stand, from 0, once the ignored are removed; and how many there should be."""
+    """Ranks of the relevant images from 0, without ignored images; and the number of relevant images."""
     skipped, order = _numbers(ignored), _numbers(ranking)
     wanted = np.setdiff1d(_numbers(relevant), skipped)
     if not wanted.size:

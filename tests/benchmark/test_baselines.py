@@ -111,7 +111,7 @@ def test_without_distractors(bench, tmp_path):
     experiment = Experiment(
         bench.dataset.folder, (bench.learning[0][0],), EXTRACTOR, table=CNN, distractors=(bench.learning[0][0],)
     )
-    with pytest.raises(InputError, match="is without distractors"):
+    with pytest.raises(InputError, match="has no rows with distractors"):
         run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.benchmark.run import FILE, Run, Used, averaged
+from faemb.benchmark.run import FILE, VERSION, Run, Used, averaged
 from faemb.errors import FormatError, InputError
 from made_up_runs import HOSTILE, row, run
 
@@ -35,10 +35,26 @@ def test_a_damaged_file_is_explained(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("content", [[], 3, {}, {"version": 1}], ids=str)
-def test_another_version_is_refused(tmp_path: Path, content: Any) -> None:
+def test_what_is_no_run_is_refused(tmp_path: Path, content: Any) -> None:
     (tmp_path / FILE).write_text(json.dumps(content))
-    with pytest.raises(FormatError, match="not written by this version of faemb"):
+    with pytest.raises(FormatError, match="is not a run that this faemb can read; run the benchmark again"):
         Run.load(tmp_path)
+
+
+def test_a_newer_version_is_told_apart_from_damage(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"version": VERSION + 1, "more": {}}))
+    with pytest.raises(FormatError, match=r"was made by a newer faemb .*; update faemb"):
+        Run.load(tmp_path)
+
+
+def test_version_2_is_read(tmp_path: Path) -> None:
+    """It says nothing of how published numbers were measured."""
+    made = run(row("FAemb", 8, 72.94, 72.7))
+    content = json.loads(made.save(tmp_path).read_text())
+    del content["rows"][0]["published_with"]
+    (tmp_path / FILE).write_text(json.dumps({**content, "version": 2}))
+    assert Run.load(tmp_path) == made
+    assert made.rows[0].published_with == {}
 
 
 @pytest.mark.parametrize(
@@ -59,7 +75,9 @@ def test_parts_of_the_wrong_kind_are_refused(tmp_path: Path, name: str, value: A
         Run.load(tmp_path)
 
 
-@pytest.mark.parametrize("part", ["settings", "measures", "published", "seconds", "encoder", "series", "spread"])
+@pytest.mark.parametrize(
+    "part", ["settings", "measures", "published", "seconds", "encoder", "series", "spread", "published_with"]
+)
 @pytest.mark.parametrize("value", [None, 3, ["x"], {"mAP": ["high"]}], ids=str)
 def test_parts_of_rows_of_the_wrong_kind_are_refused(tmp_path: Path, part: str, value: Any) -> None:
     run().save(tmp_path)

@@ -1,5 +1,6 @@
 """A miniature of every table, on a rendered set: rows, their numbers, what is kept, and how a run goes on."""
 
+import hashlib
 import itertools
 import shutil
 from collections.abc import Iterator
@@ -15,16 +16,18 @@ from rendered import mean_ap_by_hand, rendered, tiny
 from faemb import Encoder
 from faemb.benchmark import distractors
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
-from faemb.benchmark.datasets import open_dataset
+from faemb.benchmark.datasets import COMPLETE, open_dataset
+from faemb.benchmark.provenance import CAUTION, caution
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
-from faemb.benchmark.tables import TABLES, Choice, table_named
+from faemb.benchmark.tables import TABLES, Choice, one, table_named
 from faemb.benchmark.workbench import Workbench, stem_of
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
 from pictures import blank, pictures, pixels
+from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
 EXTRACTOR = HessianAffine(max_features=40)
 
@@ -44,10 +47,10 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def bench(place) -> Workbench:
-    return bed_in(place)
+    return bench_in(place)
 
 
-def bed_in(place: Path, **options) -> Workbench:
+def bench_in(place: Path, **options) -> Workbench:
     dataset = open_dataset(place / "holidays")
     return Workbench(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
 
@@ -74,7 +77,7 @@ def test_every_table(bench, place, name, tmp_path):
         assert len({str(dict(row.settings)) for row in run.rows}) == len(asked)
     assert all(0 <= row.measures["mAP"] <= 100 for row in run.rows)
     best = max(row.measures["mAP"] for row in run.rows)
-    assert best > 60  # views of one scene are easily found
+    assert best > 50  # by chance it would be about 20
     assert Run.load(run.save(tmp_path)) == run
 
 
@@ -107,6 +110,51 @@ def test_published_numbers_stand_beside_their_settings():
     assert all(not row.published for row in TABLES["sota"].rows(Choice("")))
 
 
+class TestKinds:
+    """The kind of a dataset decides which published numbers are its own, whatever its folder is called."""
+
+    def test_oxford_in_a_folder_of_any_name(self, tmp_path):
+        write_oxford(tmp_path / "ox" / "gt", OXFORD)
+        dataset = open_dataset(write_images(tmp_path / "ox", *(f"{name}.jpg" for name in OXFORD_IMAGES)))
+        assert paper_dataset(dataset) == "oxford5k"
+        assert paper_dataset(dataset.with_distractors(write_images(tmp_path / "more", "a.jpg"))) == "oxford105k"
+
+    def test_other_datasets_in_a_folder_called_holidays(self, tmp_path):
+        folder = write_images(tmp_path / "holidays", "a.jpg", "b.jpg")
+        assert paper_dataset(open_dataset(write_table(folder, "query\trelevant\tjunk", "a.jpg\tb.jpg\t"))) == ""
+
+    def test_part_of_holidays_with_a_table(self, data):
+        assert paper_dataset(open_dataset(data / "holidays811")) == "holidays"
+
+
+class TestPooling:
+    """Published numbers were measured with Sinkhorn pooling."""
+
+    def test_rows_with_another_pooling_are_reported_to_differ(self, bench, tmp_path):
+        run = run_rows("sota", list(miniature("sota"))[:2], bench, tmp_path)
+        assert {row.settings["pooling"] for row in run.rows} == {"democratic"}
+        assert "measured with sinkhorn pooling; rows with democratic pooling differ in that." in caution(run)
+
+    @pytest.mark.parametrize("table", ["embeddings", "sota", "short", "binary"])
+    def test_a_whole_table_can_have_the_pooling_of_the_paper(self, table):
+        rows = list(TABLES[table].rows(Choice("holidays", pooling="sinkhorn")))
+        assert {row.encoder.pooling for row in rows} == {"sinkhorn"}
+
+    def test_rows_with_the_same_pooling_are_not(self, bench, tmp_path):
+        compared = [row for row in miniature("embeddings") if row.published]
+        assert {row.encoder.pooling for row in compared} == {"sinkhorn"}
+        run = run_rows("embeddings", compared[:1], bench, tmp_path)
+        assert caution(run) == CAUTION
+
+
+def test_each_image_is_read_once_for_its_checksum(place, tmp_path, monkeypatch):
+    read, real = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: read.append(Path(file.name)) or real(file, name))
+    bench = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+    run_rows("anchors", list(miniature("anchors"))[:1], bench, tmp_path / "out")
+    assert sorted(read) == sorted([*bench.dataset.images, *bench.learning[0][1]])
+
+
 def test_a_row_is_what_the_encoder_gives(bench):
     """Fitted, pooled, finished and ranked step by step, or all at once by the encoder itself."""
     encoder = tiny(preset("f-faemb-8", rotation=True))
@@ -137,7 +185,7 @@ class TestSeeds:
         assert len(set(scores)) > 1
         assert run.rows[0].measures["mAP"] == pytest.approx(np.mean(scores))
         assert run.rows[0].spread["mAP"] == pytest.approx(np.std(scores, ddof=1))
-        assert Run.load(tmp_path / "all") == run
+        assert Run.load(run.save(tmp_path / "all")) == run
 
     def test_at_least_one(self, place, tmp_path):
         said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=0)
@@ -201,17 +249,17 @@ def test_another_run_takes_everything_from_the_cache(bench, place, monkeypatch, 
     monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
     monkeypatch.setattr(Encoder, "pool", lambda *call, **options: pytest.fail("pooled again"))
     monkeypatch.setattr(HessianAffine, "describe", lambda *call: pytest.fail("extracted again"))
-    again = run_rows("anchors", asked, bed_in(place), tmp_path / "two")
+    again = run_rows("anchors", asked, bench_in(place), tmp_path / "two")
     assert [row.measures for row in again.rows] == [row.measures for row in before.rows]
 
 
 def test_other_data_are_not_taken_for_these(place, tmp_path):
-    one = bed_in(place)
+    one = bench_in(place)
     rendered(tmp_path / "holidays")
     cv2.imwrite(str(tmp_path / "holidays" / "100600.png"), pixels(77, (160, 120)))
     pictures(tmp_path / "learning", range(100, 109), (160, 120))
     encoder = tiny(preset("f-faemb-8"))
-    assert bed_in(tmp_path).key_of(encoder) != one.key_of(encoder)
+    assert bench_in(tmp_path).key_of(encoder) != one.key_of(encoder)
 
 
 def test_the_same_queries_in_another_order_are_other_data(place, tmp_path):
@@ -294,11 +342,19 @@ class TestDistractors:
 
     def test_a_large_table_needs_some(self, place, tmp_path):
         experiment = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, table="large")
-        with pytest.raises(InputError, match="give a folder of them with --distractors"):
+        with pytest.raises(InputError, match="needs distractor images; give a folder of them with --distractors"):
             run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
 
     def test_published_numbers_are_those_with_distractors(self, place, crowd):
         assert paper_dataset(self.among(place, crowd).dataset) == "holidays+flickr1m"
+
+    def test_fewer_distractors_than_published_are_noted(self, place, crowd, tmp_path):
+        asked = Retrieval({}, tiny(preset("f-faemb-8")), {"mAP": 58.0})
+        run = run_rows("large", [asked], self.among(place, crowd), tmp_path)
+        assert [used.note for used in run.distractors] == ["published results have 1,000,000"]
+        complete = replace(run, dataset=replace(run.dataset, note=COMPLETE))
+        assert CAUTION in caution(complete)
+        assert CAUTION not in caution(replace(complete, distractors=()))
 
 
 def _counting(seen: list[int]):
@@ -326,6 +382,7 @@ class TestExperiment:
             ({"preset": "small", "dataset": Path("nowhere")}, "there is no folder nowhere"),
             ({"preset": "small", "kind": "none"}, "no kind of benchmark is called 'none'"),
             ({"preset": "small", "variant": "paper"}, "has no variant"),
+            ({"preset": "small", "pooling": "mean"}, "pooling is 'mean'; expected one of sum, democratic"),
         ],
     )
     def test_mistakes_are_told_before_any_work(self, place, tmp_path, changes, words):
@@ -348,7 +405,20 @@ class TestExperiment:
     def test_names(self, place):
         assert self.experiment(place, table="sota").name == "holidays-sota"
         assert self.experiment(place, preset="f-faemb-8", variant="released").name == "holidays-f-faemb-8-released"
-        assert paper_dataset(open_dataset(place / "holidays")) == "holidays"
+
+    @pytest.mark.parametrize(("rotation", "number"), [(False, 75.5), (True, 78.6)])
+    def test_a_preset_stands_beside_its_published_number(self, rotation, number):
+        (row,) = one("f-faemb-16", Choice("holidays"), rotation)
+        assert row.published == {"mAP": number}
+        (row,) = one("small", Choice("holidays"), rotation)
+        assert row.published == {}
+
+    def test_the_variant_is_part_of_the_settings(self, place, tmp_path, monkeypatch):
+        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *said, **more: tiny(preset(*said, **more)))
+        experiment = self.experiment(place, preset="f-faemb-8", variant="released")
+        run = run_experiment(experiment, tmp_path / "out", place / "cache", jobs=1)
+        assert run.settings["variant"] == "released"
+        assert run.rows[0].published == {"mAP": 72.2}
 
     def test_an_unknown_table(self):
         with pytest.raises(InputError, match="no table is called"):

@@ -100,7 +100,7 @@ def test_runs_become_a_page(faemb: Command, run: Path, tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("{", "is damaged"),
-        ('{"version": 99}', "was not written by this version of faemb"),
+        ('{"version": 99}', "was made by a newer faemb"),
     ],
     ids=["missing", "damaged", "newer"],
 )

@@ -1,7 +1,7 @@
-"""SPoC and R-MAC on a benchmark: one vector per image from the very maps whose locations are embedded elsewhere.
+"""SPoC and R-MAC on a benchmark: one vector per image, pooled from the feature maps that other rows embed.
 
-The map is put together again from the stored local features, so that a network sees each image once, and the box of a
-query selects cells as it selects features.
+A map is rebuilt from the stored local features, so that the network processes each image once, and the box of a query
+selects cells of the map as it selects features.
 """
 
 import time
@@ -27,7 +27,7 @@ Vectors = Float[np.ndarray, "N d"]
 
 @dataclass(frozen=True)
 class Baseline(Asked):
-    """One of `POOLINGS`, PCA-whitened to `length` components that the learning images teach."""
+    """One of `POOLINGS`, PCA-whitened to `length` components learned from the learning images."""
 
     pooling: str
     length: int
@@ -79,5 +79,5 @@ def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, 
 
 
 def _shortened(axes: Rotation, vectors: Vectors, length: int) -> Float[np.ndarray, "N k"]:
-    """Of unit length; zero stays zero, though a mean is subtracted from the others."""
+    """To unit length; zero vectors stay zero, and no mean is subtracted from them."""
     return np.where(np.any(vectors != 0, axis=1, keepdims=True), unit_length(axes.leading(vectors, length)), 0)

@@ -1,4 +1,4 @@
-"""An experiment as a user asks for it: checked before any long work starts, run, reported."""
+"""An experiment as a user asks for it: checked before any long work starts, then run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
 from faemb.benchmark.workbench import Workbench
 from faemb.errors import InputError
 from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor
+from faemb.pooling import POOLINGS
 from faemb.runtime import Progress
-from faemb.settings import require_whole
+from faemb.settings import require_choice, require_whole
 
-_PAPER_DATASETS = {"holidays": "holidays", "oxford": "oxford5k"}
 _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
+"""The kinds of datasets that the paper has, and what it calls them with distractors."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,20 @@ class Experiment:
     table: str | None = None
     preset: str | None = None
     variant: str | None = None
+    pooling: str | None = None
+    """Of all rows, as "sinkhorn" in the paper; None for the default of each table."""
     rotation: bool = False
     large: bool = False
     kind: str | None = None
     seed: int = 0
     seeds: int = 1
-    """This many, from `seed` on: results are their means, with the spread."""
+    """How many seeds, from `seed` on: results are means, with the spread."""
     distractors: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
-        crowd = [folder.resolve().name for folder in self.distractors]
-        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, *crowd]
+        distractors = [folder.resolve().name for folder in self.distractors]
+        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, self.pooling, *distractors]
         return "-".join(part for part in parts if part)
 
 
@@ -54,18 +57,20 @@ def run_experiment(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """The result; rows that are done lie in `out`, so that an interrupted run continues there."""
+    """The result; finished rows are stored in `out`, where an interrupted run continues."""
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
     dataset = open_dataset(experiment.dataset, experiment.kind)
     for folder in experiment.distractors:
         dataset = dataset.with_distractors(folder)
     if experiment.table == LARGE and not dataset.distractors:
-        raise InputError(f"the table {LARGE} is of images among others; give a folder of them with --distractors")
+        raise InputError(f"the table {LARGE} needs distractor images; give a folder of them with --distractors")
     if experiment.table == CNN and dataset.distractors:
-        raise InputError(f"the table {CNN} is without distractors; leave out --distractors")
+        raise InputError(f"the table {CNN} has no rows with distractors; leave out --distractors")
     if experiment.table == CNN and not isinstance(experiment.extractor, CnnMap | CnnTokens | CnnPatches):
-        raise InputError(f"the table {CNN} is of features of a network; give an extractor that has one")
+        raise InputError(f"the table {CNN} needs features of a network; give an extractor that has one")
+    if experiment.pooling is not None:
+        require_choice("pooling", experiment.pooling, POOLINGS)
     require_whole("seed", experiment.seed, 0)
     require_whole("seeds", experiment.seeds, 1)
     name, table = _table(experiment)
@@ -75,8 +80,10 @@ def run_experiment(
         dataset, experiment.learning, experiment.extractor, cache, device=device, jobs=jobs, progress=progress
     )
     _require_enough_to_learn_from(chain(*asked), sum(len(images) for _, images in bench.learning))
-    seeds = {"seeds": ", ".join(str(choice.seed) for choice in choices)}
-    return run_table(name, table, asked, bench, out, seeds)
+    settings = {"seeds": ", ".join(str(choice.seed) for choice in choices)}
+    if experiment.variant is not None:
+        settings["variant"] = experiment.variant
+    return run_table(name, table, asked, bench, out, settings)
 
 
 def _table(experiment: Experiment) -> tuple[str, TableOf]:
@@ -91,6 +98,7 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
         yield Choice(
             dataset=paper_dataset(dataset),
             variant=experiment.variant,
+            pooling=experiment.pooling,
             seed=seed,
             large=experiment.large,
             maps=isinstance(experiment.extractor, CnnMap | CnnTokens) and experiment.extractor.max_features is None,
@@ -98,11 +106,10 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
 
 
 def paper_dataset(dataset: Dataset) -> str:
-    """What the paper calls it; a part of Holidays is shown beside the whole, with a word of caution."""
-    for start, name in _PAPER_DATASETS.items():
-        if dataset.kind == start or dataset.name.lower().startswith(start):
-            return _WITH_DISTRACTORS[name] if dataset.distractors else name
-    return ""
+    """What the paper calls this kind of dataset, or "". An incomplete one counts: reports state that it is."""
+    if dataset.kind not in _WITH_DISTRACTORS:
+        return ""
+    return _WITH_DISTRACTORS[dataset.kind] if dataset.distractors else dataset.kind
 
 
 def _require_enough_to_learn_from(asked: Iterable[Asked], images: int) -> None:

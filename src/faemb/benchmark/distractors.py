@@ -1,7 +1,7 @@
-"""Distractors by the million: pooled once, a shard at a time, and counted; they are never all held at once.
+"""Distractors, which may be millions: pooled once, a shard at a time, and counted; never all in memory at once.
 
-What is kept of a shard are its pooled vectors in half precision, by the costly part of each encoder. An image that
-cannot be read, or that has no local features, comes last for every query.
+For each shard its pooled vectors are stored in half precision, by the costly part of each encoder. An image that
+cannot be read, or that has no local features, is ranked last for every query.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,12 +22,12 @@ SHARD = 1024
 
 
 def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
-    """Pool all of them by all of these encoders in one pass: images are by far the most work."""
+    """Pool all of them by all of these encoders in one pass, since extracting their features costs most."""
     stems = {bench.key_of(stem): stem for stem in map(stem_of, encoders)}
     fitted: dict[str, Encoder] = {}
     done = 0
     for number, paths in enumerate(_shards(bench)):
-        bench.report("distractors", done, bench.checked.distractors.files)
+        bench.progress("distractors", done, bench.checked.distractors.files)
         missing = [key for key, stem in stems.items() if not _file(bench, stem, number).exists()]
         if missing:
             sets = _descriptors(paths, bench)
@@ -36,7 +36,7 @@ def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
                 vectors = to_numpy(encoder.pool(sets)).astype(np.float16)
                 kept(_file(bench, stems[key], number), lambda vectors=vectors: vectors)  # type: ignore[misc]
         done += len(paths)
-    bench.report("distractors", done, done)
+    bench.progress("distractors", done, done)
 
 
 def counted_before(
@@ -44,9 +44,9 @@ def counted_before(
     encoder: Encoder,
     finish: Callable[[np.ndarray], np.ndarray],
     scores: Scores,
-    score: Callable[..., Scores],
+    score: Callable[[np.ndarray], Scores],
 ) -> Int[np.ndarray, "Q N"]:
-    """How many distractors come before each image, for each query; `finish` and `score` are the row's own."""
+    """How many distractors are ranked before each image, for each query; `finish` and `score` are the row's."""
     total = np.zeros(scores.shape, np.int64)
     stem = stem_of(encoder)
     for number, _ in enumerate(_shards(bench)):
@@ -75,7 +75,7 @@ def _descriptors(paths: list[Path], bench: Workbench) -> list[np.ndarray]:
 
 
 class _Describe:
-    """The task that travels to the workers."""
+    """The task of the worker processes."""
 
     def __init__(self, extractor: Extractor) -> None:
         self._extractor = extractor

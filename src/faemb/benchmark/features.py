@@ -1,49 +1,186 @@
-"""Local features of the images of an experiment: extracted once per extractor, kept as files, read when needed."""
+"""Local features of the images of an experiment: extracted once per extractor and image, stored in a few files.
 
-import os
-from collections.abc import Iterator, Sequence
+A store is a folder of files of about 128 MB each, in the safetensors format:
+
+    features    (M, 7 + d), float32: x, y, a11, a12, a21, a22, score and descriptor of each feature, image after image
+    images      in the header, as JSON, for each image: SHA-256 of its file, number of features, width and height in
+                pixels, CRC32 of its rows
+
+Images are identified by their content: one that was renamed is not extracted again, one that was changed is. A file
+is complete or absent, so that a killed run loses only the images that were not yet written. A file without this content
+is ignored, and its images are extracted again.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
-from faemb.errors import InputError
+from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor, LocalFeatures
-from faemb.features.files.npz import read_npz
-from faemb.features.job import extract_folder
-from faemb.runtime import Progress
+from faemb.runtime import Progress, silent
+from faemb.runtime.parallel import checked_jobs, spread
+from faemb.runtime.storage import replacing
+
+FILE_BYTES = 128 << 20
+"""Features that are waiting are written to a file when they are as large as this."""
+_SUFFIX = ".safetensors"
+_TENSOR = "features"
+
+Rows = Float[np.ndarray, "N columns"]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One image in a file's header."""
+
+    sha256: str
+    count: int
+    width: int
+    height: int
+    crc32: int
+
+
+class _Place(NamedTuple):
+    """Where the features of an image are."""
+
+    file: Path
+    read: Callable[[int, int], Rows]
+    """Reads rows of the file, from one to before another."""
+    start: int
+    entry: _Entry
 
 
 class StoredFeatures(Sequence[np.ndarray]):
-    """Descriptors of images by number; each is read when it is asked for."""
+    """Descriptors of images by number, read when asked for."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = files
+    def __init__(self, places: Sequence[_Place], fingerprint: str) -> None:
+        self._places, self._fingerprint = places, fingerprint
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._places)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self.features(place).descriptors
+    def __getitem__(self, number: int) -> Float[np.ndarray, "N d"]:  # type: ignore[override]
+        return self.features(number).descriptors
 
-    def features(self, place: int) -> LocalFeatures:
-        return read_npz(self._files[place])
+    def features(self, number: int) -> LocalFeatures:
+        file, read, start, entry = self._places[number]
+        rows = read(start, start + entry.count)
+        if zlib.crc32(rows.data) != entry.crc32:
+            raise FormatError(f"{file} is damaged; delete it, and run the benchmark again")
+        descriptors = np.ascontiguousarray(rows[:, 7:])
+        return LocalFeatures(descriptors, rows[:, :6], rows[:, 6], (entry.width, entry.height), self._fingerprint)
 
     def all(self) -> Iterator[LocalFeatures]:
-        return map(read_npz, self._files)
+        return map(self.features, range(len(self)))
 
 
-def extracted(
-    folder: Path,
-    images: Sequence[Path],
-    extractor: Extractor,
-    cache: Path,
-    *,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-) -> StoredFeatures:
-    """Features of these images, which lie in `folder` or below; those in the cache are not extracted again."""
-    summary = extract_folder(images, cache, extractor, jobs=jobs, progress=progress, root=folder)
-    if summary.failed:
-        raise InputError(f"{len(summary.failed)} images cannot be used; repair or remove them: {summary.failed[0]}")
-    return StoredFeatures([cache / f"{os.path.relpath(image, folder)}.npz" for image in images])
+class FeatureStore:
+    """Features by one extractor, in a folder."""
+
+    def __init__(self, folder: Path, extractor: Extractor) -> None:
+        self._folder, self._extractor = folder, extractor
+        self._places: dict[str, _Place] = {}
+        for file in sorted(folder.glob(f"*{_SUFFIX}")):
+            self._open(file)
+
+    def features(
+        self,
+        images: Sequence[Path],
+        sha256: Callable[[Path], str],
+        *,
+        jobs: int | None = None,
+        progress: Progress = silent,
+    ) -> StoredFeatures:
+        """Of these images, in their order; those that are not in the store are extracted first."""
+        digests = [sha256(image) for image in images]
+        missing = {digest: image for digest, image in zip(digests, images, strict=True) if digest not in self._places}
+        if missing:
+            self._extract(missing, jobs, progress)
+        return StoredFeatures([self._places[digest] for digest in digests], self._extractor.fingerprint)
+
+    def _extract(self, images: Mapping[str, Path], jobs: int | None, progress: Progress) -> None:
+        """Images that fail are reported when all others are stored."""
+        waiting: dict[str, LocalFeatures] = {}
+        failed: list[str] = []
+        size = 0
+        workers = min(checked_jobs(jobs), len(images))
+        progress("features", 0, len(images))
+        try:
+            outcomes = spread(_Extract(self._extractor), images.items(), jobs=workers)
+            for done, ((digest, image), outcome) in enumerate(outcomes, 1):
+                if isinstance(outcome, Exception):
+                    failed.append(_sentence(image, outcome))
+                else:
+                    waiting[digest] = outcome
+                    size += outcome.descriptors.nbytes
+                if size >= FILE_BYTES:
+                    self._write(waiting)
+                    waiting, size = {}, 0
+                progress("features", done, len(images))
+        finally:  # also when it is interrupted
+            if waiting:
+                self._write(waiting)
+        if failed:
+            raise InputError(f"{len(failed)} images cannot be used; repair or remove them: {failed[0]}")
+
+    def _write(self, images: Mapping[str, LocalFeatures]) -> None:
+        blocks = {digest: _rows(features) for digest, features in images.items()}
+        entries = [
+            asdict(_Entry(digest, len(features), *features.image_size, zlib.crc32(blocks[digest].data)))
+            for digest, features in images.items()
+        ]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.blake2b("".join(blocks).encode(), digest_size=10).hexdigest()
+        file = self._folder / f"{name}{_SUFFIX}"
+        with replacing(file) as temporary:
+            save_file({_TENSOR: np.concatenate(list(blocks.values()))}, temporary, {"images": json.dumps(entries)})
+        self._open(file)
+
+    def _open(self, file: Path) -> None:
+        try:
+            opened: Any = safe_open(file, framework="numpy")
+            entries = [_Entry(**entry) for entry in json.loads(opened.metadata()["images"])]
+            read = partial(_read, opened.get_slice(_TENSOR))
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+            return
+        start = 0
+        for entry in entries:
+            self._places[entry.sha256] = _Place(file, read, start, entry)
+            start += entry.count
+
+
+@dataclass(frozen=True)
+class _Extract:
+    """The task of the worker processes."""
+
+    extractor: Extractor
+
+    def __call__(self, item: tuple[str, Path]) -> LocalFeatures:
+        return self.extractor.extract(item[1])
+
+
+def _rows(features: LocalFeatures) -> Rows:
+    parts = [features.frames, features.scores[:, None], features.descriptors]
+    return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+
+
+def _read(tensor: Any, start: int, stop: int) -> Rows:
+    if start == stop:  # which safetensors refuses
+        return np.zeros((0, tensor.get_shape()[1]), np.float32)
+    return tensor[start:stop]
+
+
+def _sentence(image: Path, error: Exception) -> str:
+    expected = isinstance(error, FaembError)
+    text = str(error) if expected else f"an unexpected fault, please report it ({type(error).__name__}: {error})"
+    return text if str(image) in text else f"{image}: {text}"

@@ -1,4 +1,4 @@
-"""A run as a table of text: settings that tell rows apart, what was measured, what the paper has, the difference."""
+"""A run as a table of text: settings in which rows differ, measures, the paper's numbers and the difference."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ class Column(NamedTuple):
 
 
 def columns(run: Run) -> list[Column]:
-    """With the paper's number and the gap beside each measure that the paper has."""
+    """With the paper's number and the gap beside each measure that has one."""
     settings = [_setting(name, run.rows) for name in telling(run.rows)]
     measures = [column for name in measure_names(run.rows) for column in _measure(name, run.rows)]
     times = tuple(duration(total) if (total := total_seconds(row)) else NOTHING for row in run.rows)
@@ -30,15 +30,15 @@ def columns(run: Run) -> list[Column]:
 
 
 def telling(rows: Sequence[Row]) -> list[str]:
-    """Settings that differ between rows; all of them where nothing does, as in a table of one row."""
+    """Settings that differ between rows; all of them where none differs, as in a table of one row."""
     names = _names(row.settings for row in rows)
     return [name for name in names if len({repr(row.settings.get(name)) for row in rows}) > 1] or names
 
 
 def common(rows: Sequence[Row]) -> dict[str, Value]:
-    """Settings that a table need not repeat in each row."""
-    told = telling(rows)
-    return {name: value for row in rows[:1] for name, value in row.settings.items() if name not in told}
+    """Settings that are the same in all rows."""
+    different = telling(rows)
+    return {name: value for row in rows[:1] for name, value in row.settings.items() if name not in different}
 
 
 def measure_names(rows: Sequence[Row]) -> list[str]:
@@ -46,29 +46,26 @@ def measure_names(rows: Sequence[Row]) -> list[str]:
 
 
 def main_measure(run: Run) -> str:
-    """What its rows are ranked by: what is drawn, or else the first."""
+    """The measure that rows are ranked by: the one that is plotted, or else the first."""
     names = measure_names(run.rows)
-    drawn = run.plot.get("y", "")
-    return drawn if drawn in names else next(iter(names), "")
+    plotted = run.plot.get("y", "")
+    return plotted if plotted in names else next(iter(names), "")
 
 
 def is_cost(measure: str) -> bool:
-    """Less of it is better."""
+    """Whether smaller values are better."""
     return " per " in measure or measure.split(" ")[0] in _COSTS
 
 
 def gap(row: Row, measure: str) -> float | None:
-    """Ours less the paper's."""
+    """The measured value minus the paper's."""
     if measure not in row.measures or measure not in row.published:
         return None
     return row.measures[measure] - row.published[measure]
 
 
 def number(value: float | None, measure: str, sign: str = "") -> str:
-    """As papers print it: percentages with one decimal, objectives with four, all else with two.
-
-    `sign` "+" shows it always.
-    """
+    """Percentages with one decimal, objectives with four, all else with two; `sign` "+" shows the sign always."""
     if value is None or not math.isfinite(value):
         return NOTHING
     decimals = 1 if measure.startswith(_PERCENT) else 4 if measure.startswith(_FINE) else 2
@@ -116,5 +113,5 @@ def _measure(name: str, rows: Sequence[Row]) -> list[Column]:
 
 
 def _names(mappings: Iterable[Iterable[str]]) -> list[str]:
-    """Of all, in the order of their first use."""
+    """All keys, in the order of their first use."""
     return list(dict.fromkeys(name for mapping in mappings for name in mapping))

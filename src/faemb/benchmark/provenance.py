@@ -1,23 +1,34 @@
-"""What must be said of a run beside its numbers, so that another one can be compared with it."""
+"""What a report states beside a run's numbers: data, settings, and how the published numbers differ."""
 
 from collections.abc import Iterable, Mapping
 
 from faemb.benchmark.datasets import COMPLETE
 from faemb.benchmark.formatting import common, duration, setting
-from faemb.benchmark.run import Run, Used, Value
+from faemb.benchmark.run import Row, Run, Used, Value
 
 CAUTION = "The data are not known to be the paper's: its numbers are comparable only if the data are."
 
 
 def caution(run: Run) -> str:
-    """Empty where the benchmark is complete, or where there is nothing to compare with."""
-    compares = any(row.published for row in run.rows)
-    return CAUTION if compares and not run.dataset.note.startswith(COMPLETE) else ""
+    """How far published numbers can be compared; empty where there are none, or where nothing differs."""
+    compared = [row for row in run.rows if row.published]
+    complete = all(used.note.startswith(COMPLETE) for used in (run.dataset, *run.distractors))
+    return " ".join([*([CAUTION] if compared and not complete else []), *_differences(compared)])
+
+
+def _differences(rows: Iterable[Row]) -> list[str]:
+    """One sentence for each setting with which a published number was measured and a row was not."""
+    found = [(name, paper, row.settings.get(name)) for row in rows for name, paper in row.published_with.items()]
+    return [
+        f"Published numbers were measured with {paper} {name}; rows with {ours} {name} differ in that."
+        for name, paper, ours in dict.fromkeys(found)
+        if ours != paper
+    ]
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Each with its name; those that a run does not have are left out."""
-    said = [
+    """Each with its name; empty ones are left out."""
+    stated = [
         ("dataset", f"{run.dataset.name}: {_counts(run)}"),
         ("note", run.dataset.note),
         ("checksum of images", run.dataset.checksum),
@@ -29,7 +40,7 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("started", run.started),
         ("duration", duration(run.seconds)),
     ]
-    return [(name, text) for name, text in said if text]
+    return [(name, text) for name, text in stated if text]
 
 
 def _counts(run: Run) -> str:

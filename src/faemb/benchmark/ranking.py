@@ -1,6 +1,6 @@
-"""Results of several runs in lists, each of them on the very same data: images, ground truth and distractors.
+"""Results of several runs in ranked lists, one for each set of data: images, ground truth and distractors.
 
-Data are the same if their checksums are. Names alone say little: two folders called holidays may differ.
+Data are the same if their names and checksums are.
 """
 
 import math
@@ -14,7 +14,7 @@ from faemb.benchmark.run import Row, Run
 
 @dataclass(frozen=True)
 class Source:
-    """A run, and where it lies."""
+    """A run and its folder."""
 
     number: int
     run: Run
@@ -24,20 +24,20 @@ class Source:
 @dataclass(frozen=True)
 class Place:
     row: Row
-    """With the settings of its run among its own."""
+    """Its settings include those of its run."""
     source: Source
 
 
 @dataclass(frozen=True)
 class Board:
     measure: str
-    """What it is sorted by."""
+    """By which it is sorted."""
     sources: tuple[Source, ...]
     places: tuple[Place, ...]
 
     @property
     def run(self) -> Run:
-        """One of those whose data are the same."""
+        """The first of its runs; the data of all are the same."""
         return self.sources[0].run
 
     @property
@@ -46,20 +46,20 @@ class Board:
 
 
 def load_sources(places: Iterable[Path]) -> list[Source]:
-    """Run folders, each counted once."""
+    """The runs of these folders, each once."""
     folders = dict.fromkeys((place if place.is_dir() else place.parent).resolve() for place in places)
     return [Source(number, Run.load(folder), folder) for number, folder in enumerate(folders, 1)]
 
 
 def boards(sources: Sequence[Source]) -> list[Board]:
-    """In the order of the runs; a run is in one of them, by its main measure."""
+    """In the order of the runs; each run is in one list, by its main measure."""
     grouped: dict[tuple[object, ...], list[Source]] = {}
     for source in sources:
-        grouped.setdefault(_same(source.run), []).append(source)
+        grouped.setdefault(_data(source.run), []).append(source)
     return [_board(tuple(members)) for members in grouped.values()]
 
 
-def _same(run: Run) -> tuple[object, ...]:
+def _data(run: Run) -> tuple[object, ...]:
     more = tuple((used.name, used.checksum) for used in run.distractors)
     return run.dataset.name, run.dataset.checksum, run.labels, more, main_measure(run)
 
@@ -71,12 +71,12 @@ def _board(sources: tuple[Source, ...]) -> Board:
 
 
 def _place(row: Row, source: Source) -> Place:
-    """Settings of the row come first, as they tell more."""
+    """Settings of the row come before those of the run."""
     return Place(replace(row, settings={**row.settings, **source.run.settings, **row.settings}), source)
 
 
 def _order(row: Row, measure: str) -> float:
-    """Best first; what has no value is last."""
+    """Sorts the best first, and rows without a value last."""
     value = row.measures.get(measure, math.nan)
     if not math.isfinite(value):
         return math.inf

@@ -1,4 +1,4 @@
-"""What a row of a table asks for, and how it is answered on a workbench."""
+"""Kinds of rows: what each measures on a workbench."""
 
 import json
 import time
@@ -6,29 +6,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from threadpoolctl import threadpool_limits
 
 from faemb.benchmark.distractors import counted_before
+from faemb.benchmark.published import POOLING
 from faemb.benchmark.run import Row, Value
 from faemb.benchmark.scoring import Scores, measured, similarities
-from faemb.benchmark.stopwatch import best_seconds
 from faemb.benchmark.workbench import Pooled, Workbench
 from faemb.binary import ITQ, hamming
+from faemb.embedding import FAemb, FastFAemb
 from faemb.encoder import Encoder
 
 PER_DESCRIPTOR = "µs per descriptor"
 _TIMED, _LEARNED = 2000, 50_000
-"""Descriptors."""
+"""Descriptors that are timed, and descriptors from which Algorithm 1 learns."""
 
 
 @dataclass(frozen=True)
 class Asked(ABC):
     settings: Mapping[str, Value]
-    """What distinguishes the row, for people."""
+    """What distinguishes the row in its table, to be shown."""
 
     @abstractmethod
     def answer(self, bench: Workbench) -> Row: ...
@@ -52,7 +53,7 @@ class _OfAnEncoder(Asked):
 
 @dataclass(frozen=True)
 class Retrieval(_OfAnEncoder):
-    """How well an encoder finds, by vectors or, with `bits`, by binary codes of that length."""
+    """Retrieval by an encoder's vectors or, with `bits`, by binary codes of that length."""
 
     bits: int | None = None
 
@@ -67,9 +68,10 @@ class Retrieval(_OfAnEncoder):
         if bench.dataset.distractors:
             before = counted_before(bench, self.encoder, last.finish, scores, score)
         return Row(
-            settings={**self.settings, "D": int(vectors.images.shape[1])},
+            settings={**self.settings, "pooling": self.encoder.pooling, "D": int(vectors.images.shape[1])},
             measures=measured(bench.dataset, scores, before),
             published=self.published,
+            published_with={"pooling": POOLING} if self.published else {},
             seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
             encoder=repr(self.encoder),
         )
@@ -80,7 +82,7 @@ class Retrieval(_OfAnEncoder):
 
 @dataclass(frozen=True)
 class Timing(_OfAnEncoder):
-    """How long it takes to embed one descriptor, on one core: as a term of a sum, and as a vector of its own."""
+    """Time to embed one descriptor on one core: added to a sum, and as a vector of its own."""
 
     def answer(self, bench: Workbench) -> Row:
         x = bench.projected_sample(self.encoder, _TIMED)
@@ -104,7 +106,7 @@ class Convergence(_OfAnEncoder):
     def answer(self, bench: Workbench) -> Row:
         start = time.monotonic()
         x = bench.projected_sample(self.encoder, _LEARNED)
-        method: Any = deepcopy(self.encoder.embedding).fit(x)
+        method = cast(FAemb | FastFAemb, deepcopy(self.encoder.embedding).fit(x))
         series = tuple(map(float, method.history_))
         return Row(
             settings={**self.settings, "descriptors": len(x), "half-steps": len(series)},
@@ -122,7 +124,7 @@ def finishing(encoder: Encoder, pooled: Pooled) -> Encoder:
 
 
 def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
-    """Similarities of the queries to images, by inner products or by codes that the learning images teach."""
+    """Similarities of the queries to images: inner products, or agreement of codes learned from the learning images."""
     if bits is None:
         return lambda images: similarities(vectors.queries, images)
     code = ITQ(bits, seed=seed).fit(vectors.learning[_shown(vectors.learning)])
@@ -136,5 +138,16 @@ def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.
     return score
 
 
-def _shown(vectors: Float[np.ndarray, "N D"]) -> np.ndarray:
+def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
+    """The fastest of several runs, which other work on the machine has slowed least."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _shown(vectors: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
+    """Which images have local features: vectors of the others are zero."""
     return np.any(vectors != 0, axis=1)

@@ -1,7 +1,15 @@
-"""One experiment as it was run: what was used, what came out of it, and what the paper says; kept as run.json.
+"""One experiment: data and settings, measured results, the paper's numbers beside them; stored as run.json.
 
-A run folder holds run.json and what was drawn from it. The file is complete or not there; while an experiment is under
-way its rows lie in rows.jsonl, one line each, so that an interrupted one goes on where it stopped.
+A run folder holds run.json and the files made from it. The file is complete or absent; while an experiment is running,
+its finished rows are in rows.jsonl, one line each, so that an interrupted one continues where it stopped.
+
+The file has a `version`, and later versions of faemb read the earlier ones from 2 on:
+
+    2    the fields below without `Row.published_with`
+    3    `published_with` was added; absent, as in version 2, it means that nothing is known of how a published number
+         was measured
+
+A file of a higher version is refused as made by a newer faemb.
 """
 
 import json
@@ -9,15 +17,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import UnionType
 from typing import Any
 
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import replacing
 
 FILE = "run.json"
-VERSION = 2
+VERSION = 3
+OLDEST = 2
 
 Value = str | int | float | bool
+Json = Any
+"""Whatever a file may hold."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +39,22 @@ class Row:
     measures: Mapping[str, float]
     """By name, such as mAP (in percent), N-S, or µs per descriptor."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """What the paper has for the same settings, by measure: comparable only if the data are."""
+    """The paper's number for the same settings, by measure: comparable only if the data are."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By stage: fit, encode and so on."""
     encoder: str = ""
-    """Its settings that are not the defaults, as Python writes them; of the first seed where there are several."""
+    """Its settings that are not the defaults, as Python code; of the first seed where there are several."""
     series: tuple[float, ...] = ()
     """A curve of its own, such as the objective by iteration."""
     spread: Mapping[str, float] = field(default_factory=dict)
-    """Of each measure, the standard deviation over several seeds; the measures are their means then."""
+    """Standard deviation of each measure over several seeds; the measures are then means."""
+    published_with: Mapping[str, Value] = field(default_factory=dict)
+    """Settings with which the published numbers were measured, such as pooling; those of the row may differ."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """A folder of images that went into an experiment."""
+    """A folder of images that was used in an experiment."""
 
     name: str
     images: int
@@ -62,11 +76,11 @@ class Run:
     """Common to all rows: features, seeds, device."""
     versions: Mapping[str, str]
     started: str
-    """In UTC, as ISO 8601 has it."""
+    """In UTC, in the form of ISO 8601."""
     seconds: float
     rows: tuple[Row, ...]
     plot: Mapping[str, str] = field(default_factory=dict)
-    """How to draw it: the settings for `x` and `lines`, the measure for `y`; empty for a table that is no curve."""
+    """How to plot it: the settings for `x` and `lines`, the measure for `y`; empty for a table that is not a curve."""
 
     def save(self, folder: Path) -> Path:
         self.write(folder / FILE)
@@ -78,7 +92,7 @@ class Run:
 
     def write(self, path: Path) -> None:
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
-        with replacing(path) as temporary:  # names that are no text become escapes, which JSON reads back
+        with replacing(path) as temporary:  # file names that are not valid text are escaped, and read back from that
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
@@ -96,7 +110,7 @@ class Run:
 
 
 def averaged(rows: Sequence[Row]) -> Row:
-    """One row of several that differ in their seeds alone: the means, and the spread beside them."""
+    """One row for several that differ only in their seeds: the means, with the spread."""
     first = rows[0]
     if len(rows) == 1:
         return first
@@ -108,9 +122,12 @@ def averaged(rows: Sequence[Row]) -> Row:
     )
 
 
-def _run(content: Any, path: Path) -> Run:
-    if not isinstance(content, dict) or content.pop("version", None) != VERSION:
-        raise FormatError(f"{path} was not written by this version of faemb; run the benchmark again")
+def _run(content: Json, path: Path) -> Run:
+    version = content.pop("version", None) if isinstance(content, dict) else None
+    if not isinstance(content, dict) or not isinstance(version, int) or version < OLDEST:
+        raise FormatError(f"{path} is not a run that this faemb can read; run the benchmark again")
+    if version > VERSION:
+        raise FormatError(f"{path} was made by a newer faemb (version {version} of the format); update faemb")
     try:
         parts: dict[str, Any] = {
             "dataset": _used(content.pop("dataset")),
@@ -127,32 +144,33 @@ def _run(content: Any, path: Path) -> Run:
         raise FormatError(f"{path} is damaged ({error}); run the benchmark again") from error
 
 
-def _used(content: Any) -> Used:
+def _used(content: Json) -> Used:
     used = Used(**content)
     _require(used, str, "name", "checksum", "note")
     _require(used, int, "images")
     return used
 
 
-def _row(content: Any) -> Row:
+def _row(content: Json) -> Row:
     fields = {**content}
     row = Row(**{**fields, "series": tuple(fields.get("series", ()))})
     number = int | float
     _require_mappings(row, settings=Value, measures=number, published=number, seconds=number, spread=number)
+    _require_mappings(row, published_with=Value)
     _require(row, str, "encoder")
     if not all(isinstance(value, int | float) for value in row.series):
         raise TypeError("series is not a list of numbers")
     return row
 
 
-def _require(part: Any, kind: Any, *names: str) -> None:
-    """What is read is drawn and printed later, far from the file that could be named."""
+def _require(part: Row | Used | Run, kind: type | UnionType, *names: str) -> None:
+    """Check types here, where the file can be named, and not where the contents are printed or plotted."""
     for name in names:
         if not isinstance(getattr(part, name), kind):
             raise TypeError(f"{name} is {getattr(part, name)!r:.40}")
 
 
-def _require_mappings(part: Any, **kinds: Any) -> None:
+def _require_mappings(part: Row | Run, **kinds: type | UnionType) -> None:
     for name, kind in kinds.items():
         content = getattr(part, name)
         if not isinstance(content, dict) or not all(isinstance(value, kind) for value in content.values()):

@@ -1,4 +1,4 @@
-"""Runs the rows of a table one after the other; each is written down when it is done, so that a run can be resumed."""
+"""Runs the rows of a table one after the other; each is stored when it is done, so that a run can be resumed."""
 
 import json
 import os
@@ -11,9 +11,10 @@ from importlib import metadata
 from pathlib import Path
 
 import faemb
+from faemb.benchmark.datasets import KINDS
 from faemb.benchmark.distractors import pool_distractors
 from faemb.benchmark.rows import Asked, Retrieval
-from faemb.benchmark.run import Row, Run, Used, Value, averaged
+from faemb.benchmark.run import VERSION, Row, Run, Used, Value, averaged
 from faemb.benchmark.tables import TableOf
 from faemb.benchmark.workbench import Workbench
 from faemb.errors import FaembError
@@ -30,19 +31,19 @@ def run_table(
     out: Path,
     settings: Mapping[str, Value],
 ) -> Run:
-    """All rows, each asked once or with several seeds.
+    """All rows, each with one seed or several.
 
-    Those that an earlier run in this folder has done, on the same data, are taken from there.
+    Rows that an earlier run in this folder finished, on the same data, are taken from there.
     """
     started, begun = datetime.now(UTC), time.monotonic()
-    bench.report("rows", 0, len(asked))
+    bench.progress("rows", 0, len(asked))
     journal = Journal(out / JOURNAL, bench)
     if bench.dataset.distractors:
         pool_distractors(bench, [each.encoder for same in asked for each in same if isinstance(each, Retrieval)])
     rows = []
     for done, same in enumerate(asked, 1):
         rows.append(averaged([journal.row(each) or journal.keep(each, each.answer(bench)) for each in same]))
-        bench.report("rows", done, len(asked))
+        bench.progress("rows", done, len(asked))
     return Run(
         table=name,
         title=table.title,
@@ -61,10 +62,10 @@ def run_table(
 
 
 class Journal:
-    """Rows that are done, one line each, under the fingerprint of everything that they depend on."""
+    """Finished rows, one line each, by a key of everything that they depend on."""
 
     def __init__(self, path: Path, bench: Workbench) -> None:
-        self._path, self._bed = path, bench
+        self._path, self._bench = path, bench
         self._rows: dict[str, Row] = {}
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
@@ -76,7 +77,7 @@ class Journal:
             row = content["row"]
             self._rows[content["key"]] = Row(**{**row, "series": tuple(row["series"])})
         except (ValueError, KeyError, TypeError):
-            return  # the last line of a run that was killed, or a row as an older version wrote it
+            return  # the last line of a killed run, or a row in the form of an older version
 
     def row(self, asked: Asked) -> Row | None:
         return self._rows.get(self._key(asked))
@@ -96,14 +97,15 @@ class Journal:
         return row
 
     def _key(self, asked: Asked) -> str:
-        return asked.key(self._bed)
+        return f"{asked.key(self._bench)}-{VERSION}"
 
 
 def _distractors(bench: Workbench) -> tuple[Used, ...]:
     if not bench.dataset.distractors:
         return ()
     names = ", ".join(folder.resolve().name for folder in bench.dataset.distractors)
-    return (Used(names, bench.checked.distractors.files, bench.checked.distractors.checksum),)
+    found = bench.checked.distractors
+    return (Used(names, found.files, found.checksum, KINDS[bench.dataset.kind].distractors_note(found.files)),)
 
 
 def _versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""From image vectors to a benchmark's measures, with or without distractors that were never held all at once."""
+"""From image vectors to a benchmark's measures, with or without distractors, which need not be in memory at once."""
 
 from collections.abc import Iterator
 
@@ -14,12 +14,12 @@ Scores = Float[np.ndarray, "Q N"]
 
 
 def similarities(queries: Float[np.ndarray, "Q D"], images: Float[np.ndarray, "N D"]) -> Scores:
-    """Inner products; minus infinity for an image without local features, which says nothing and comes last."""
+    """Inner products; minus infinity for an image without local features, which is ranked last."""
     return np.where(np.any(images != 0, axis=1), queries @ images.T, -np.inf)
 
 
 def measured(dataset: Dataset, scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> dict[str, float]:
-    """Measures by name, with the protocol in front where there are several; `before` as `distractors_before` has it."""
+    """Measures by name, followed by the protocol where there are several; `before` comes from `distractors_before`."""
     found = {}
     for protocol in dataset.protocols:
         for name in dataset.measures:
@@ -30,7 +30,7 @@ def measured(dataset: Dataset, scores: Scores, before: Int[np.ndarray, "Q N"] | 
 
 
 def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> Iterator[Ranking]:
-    """One for each query; a query without local features finds nothing."""
+    """One for each query; empty for a query without local features."""
     for query, row in enumerate(scores):
         if np.isneginf(row).all() or not np.any(row[np.isfinite(row)] != 0):
             yield []
@@ -40,9 +40,9 @@ def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> It
 
 
 def distractors_before(scores: Scores, distractors: Float[np.ndarray, "Q M"]) -> Int[np.ndarray, "Q N"]:
-    """Of each image and query, how many distractors are more similar: of equal ones the image comes first.
+    """How many distractors are more similar to each query than each image; with equal similarity the image is first.
 
-    Counts of several portions of distractors add up.
+    Counts of several portions of distractors are added.
     """
     counts = np.empty(scores.shape, np.int64)
     for query, (row, others) in enumerate(zip(scores, distractors, strict=True)):
@@ -51,7 +51,7 @@ def distractors_before(scores: Scores, distractors: Float[np.ndarray, "Q M"]) ->
 
 
 def _among_distractors(order: Int[np.ndarray, " N"], before: Int[np.ndarray, " N"], first: int) -> np.ndarray:
-    """The ranking with so many distractors before each image, numbered on from the images."""
+    """The ranking with `before` distractors ahead of each image; distractors are numbered after the images."""
     places = np.arange(len(order)) + before[order]
     ranking = np.full(places[-1] + 1, -1, np.int64)
     ranking[places] = order

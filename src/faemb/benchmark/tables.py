@@ -1,6 +1,7 @@
 """The tables and figures of the paper, each as the rows that it asks for.
 
-Names of presets say method and anchors; `published` numbers stand beside those settings that the paper has.
+Rows whose settings are in the paper carry its number. Pooling is the encoder's default unless a table varies it; a
+report states where the paper's was another.
 """
 
 from collections.abc import Callable, Iterator
@@ -8,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faemb.benchmark.baselines import POOLINGS, Baseline
-from faemb.benchmark.published import results
+from faemb.benchmark.published import POOLING, Condition, published
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
 from faemb.benchmark.run import Value
 from faemb.encoder import Encoder
@@ -24,18 +25,20 @@ BITS = (128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user may say of a table."""
+    """What a user chooses for a whole table."""
 
     dataset: str
-    """As the paper calls it; empty where it has no such dataset."""
+    """Its name in the paper; empty where the paper has no such dataset."""
     variant: str | None = None
+    pooling: str | None = None
+    """Of all rows; None for the default."""
     seed: int = 0
     large: bool = False
-    """Rows of some 16,000 dimensions too, which take hours without a GPU."""
+    """Add rows of about 16,000 dimensions, which take hours without a GPU."""
     maps: bool = False
-    """Features are all cells of a network's maps, which SPoC and R-MAC pool."""
+    """The features are all cells of a network's maps: add SPoC and R-MAC, which pool such maps."""
     adapt: Callable[[Encoder], Encoder] = lambda encoder: encoder
-    """What is done to every encoder of the table, such as making it small."""
+    """Applied to every encoder of the table; tests make them small."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,15 @@ class TableOf:
 
 
 def embeddings(choice: Choice) -> Iterator[Asked]:
-    """The paper aggregates with negative similarities clipped: its numbers stand beside that pooling."""
+    """Published numbers stand beside Sinkhorn pooling only, which is the paper's."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
-        for pooling in ("sum", "sinkhorn", "democratic"):
+        for pooling in ("sum", POOLING, "democratic") if choice.pooling is None else (choice.pooling,):
             for rotation in (False, True):
                 settings: dict[str, Value] = {"method": METHODS[family], "n": n, "pooling": pooling, "RN": rotation}
                 encoder = _preset(f"{family}-{n}", choice, rotation=rotation, pooling=pooling)
-                printed = _published("sota", choice, method=_with_rn(METHODS[family], rotation), n=n)
-                yield Retrieval(settings, encoder, printed if pooling == "sinkhorn" else {})
+                numbers = _published("sota", choice, method=_with_rn(METHODS[family], rotation), n=n)
+                yield Retrieval(settings, encoder, numbers if pooling == POOLING else {})
 
 
 def anchors(choice: Choice) -> Iterator[Asked]:
@@ -82,7 +85,7 @@ def sota(choice: Choice) -> Iterator[Asked]:
 
 
 def short(choice: Choice) -> Iterator[Asked]:
-    """After the paper's rows our own: without a power law, which spoils what a rotation could keep of the rest."""
+    """The paper's rows, then our own without a power law, after which the leading components keep less."""
     for name, method in (("temb-64", "Temb +RN"), ("f-faemb-8", "F-FAemb +RN")):
         for length in LENGTHS:
             encoder = _preset(name, choice, rotation=True, keep=length)
@@ -104,7 +107,7 @@ def binary(choice: Choice) -> Iterator[Asked]:
 
 
 def ablation(choice: Choice) -> Iterator[Asked]:
-    """F-FAemb-8 as the paper has it but for k-means anchors; then what the released code and we do otherwise."""
+    """F-FAemb-8 of the paper with k-means anchors; then one difference of the released code, or of ours, at a time."""
     paper, released = VARIANTS["paper"], VARIANTS["released"]
     half = 45 * 46 // 4
     steps: dict[str, dict[str, Any]] = {
@@ -139,13 +142,13 @@ def ablation(choice: Choice) -> Iterator[Asked]:
 def timing(choice: Choice) -> Iterator[Asked]:
     for name in ("vlad-128", "fisher-128", "temb-128", "vlat-16", "faemb-16", "f-faemb-16"):
         family, _, n = name.rpartition("-")
-        printed = results("timing", method=METHODS[family])
-        numbers = {PER_DESCRIPTOR: 1000 * printed[0].value} if printed else {}
+        printed = published("timing", method=METHODS[family], n=int(n))
+        numbers = {} if printed is None else {PER_DESCRIPTOR: 1000 * printed}
         yield Timing({"method": METHODS[family], "n": int(n)}, _preset(name, choice), numbers)
 
 
 def convergence(choice: Choice) -> Iterator[Asked]:
-    """With the paper's mu, and with the one of the group's own code for learned anchors."""
+    """With the paper's mu, and with that of the released code for learned anchors."""
     for family in ("faemb", "f-faemb"):
         for mu in (1e-2, 1e-3):
             encoder = _preset(f"{family}-8", replace(choice, variant="paper"))
@@ -154,7 +157,7 @@ def convergence(choice: Choice) -> Iterator[Asked]:
 
 
 def cnn(choice: Choice) -> Iterator[Asked]:
-    """Features of a network; the paper's are of patches, and its F-FAemb has its rotation normalisation always."""
+    """Features of a network. The paper's are of patches, always with rotation normalisation."""
     for method in POOLINGS if choice.maps else ():
         for length in (256, 512):
             numbers = _published("cnn", choice, method=method, D=length)
@@ -174,7 +177,7 @@ def cnn(choice: Choice) -> Iterator[Asked]:
 
 LARGE, CNN = "large", "cnn"
 SCALES = (1.0, 0.6)
-"""Of images, as the table of CNN features looks at them."""
+"""At which images are given to the network for the table of CNN features."""
 
 TABLES = {
     "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
@@ -197,8 +200,12 @@ def table_named(name: str) -> TableOf:
 
 
 def one(name: str, choice: Choice, rotation: bool) -> Iterator[Asked]:
-    """A single preset."""
-    yield Retrieval({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation))
+    """A single preset, with the paper's number where it is one of the paper's rows."""
+    family, _, n = name.rpartition("-")
+    numbers = {}
+    if name in PUBLISHED:
+        numbers = _published("sota", choice, method=_with_rn(METHODS[family], rotation), n=int(n))
+    yield Retrieval({"preset": name, "RN": rotation}, _preset(name, choice, rotation=rotation), numbers)
 
 
 def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any) -> Encoder:
@@ -207,6 +214,8 @@ def _preset(name: str, choice: Choice, *, rotation: bool = False, **changes: Any
 
 def _seeded(encoder: Encoder, choice: Choice) -> Encoder:
     encoder.seed = encoder.embedding.seed = choice.seed
+    if choice.pooling is not None:
+        encoder.pooling = choice.pooling
     return choice.adapt(encoder)
 
 
@@ -214,6 +223,6 @@ def _with_rn(method: str, rotation: bool) -> str:
     return f"{method} +RN" if rotation else method
 
 
-def _published(table: str, choice: Choice, **conditions: Any) -> dict[str, float]:
-    found = results(table, dataset=choice.dataset, **conditions) if choice.dataset else ()
-    return {"mAP": found[0].value} if found else {}
+def _published(table: str, choice: Choice, **conditions: Condition) -> dict[str, float]:
+    value = published(table, dataset=choice.dataset, **conditions)
+    return {} if value is None else {"mAP": value}

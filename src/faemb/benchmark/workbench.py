@@ -1,10 +1,10 @@
-"""A workbench: a benchmark, images to learn from, an extractor; and what is computed on it, kept by fingerprint.
+"""A workbench: a dataset, learning images and an extractor, with the costly results computed from them in a cache.
 
-    features of all images                  once per extractor
-    projection, anchors, statistics         once per such settings and learning images
-    whitening                               made of the statistics, in a second
+    features of all images                  once per extractor and image
+    projection, anchors, statistics         once per their settings and learning images
+    whitening                               computed from the statistics, in a second
     pooled vectors                          once per pooling of these
-    power law, rotation, first components   as often as they are tried: they cost nothing beside the rest
+    power law, rotation, first components   computed for each row: their cost is small
 
 Rows of a table that differ only in the last steps share the others, within a run and from one run to the next.
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -23,9 +23,9 @@ from jaxtyping import Float
 import faemb
 from faemb import persistence
 from faemb.arrays import to_numpy
-from faemb.benchmark.datasets import Checked, Dataset, Query, checked
-from faemb.benchmark.datasets.checking import summed
-from faemb.benchmark.features import StoredFeatures, extracted
+from faemb.benchmark.datasets import Checked, Dataset, checked
+from faemb.benchmark.datasets.checking import content_of, summed
+from faemb.benchmark.features import FeatureStore, StoredFeatures
 from faemb.benchmark.run import Used
 from faemb.encoder import Encoder
 from faemb.errors import InputError
@@ -37,9 +37,9 @@ from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
 
 FORMAT = 1
-"""Raised when what is kept is computed or laid out in another way."""
+"""Raised when cached results are computed or stored in another way."""
 LEARNING_DESCRIPTORS = 1_000_000
-"""Used to learn at most, as many of each image."""
+"""At most, the same number from each image."""
 
 
 class Pooled(NamedTuple):
@@ -64,20 +64,21 @@ class Workbench:
     ) -> None:
         self.dataset, self.extractor, self.cache = dataset, extractor, cache
         self.device, self.jobs = device, jobs
-        self.report: Progress = progress or silent
+        self.progress: Progress = progress or silent
         self.learning = [(folder, _images_in(folder)) for folder in learning]
+        self._content = functools.cache(content_of)
 
-    # What is used.
+    # Checksums. Each image is read once for all of them.
 
     @cached_property
     def checked(self) -> Checked:
-        return checked(self.dataset, self.report)
+        return checked(self.dataset, self.progress, self._content)
 
     @cached_property
     def learned_from(self) -> tuple[Used, ...]:
         used = []
         for folder, images in self.learning:
-            total = summed(images, lambda: None)
+            total = summed(images, self._content)
             used.append(Used(folder.resolve().name, total.files, total.checksum))
         return tuple(used)
 
@@ -85,15 +86,14 @@ class Workbench:
 
     @cached_property
     def images(self) -> StoredFeatures:
-        return self._extracted(self.dataset.folder, self.dataset.images)
+        return self._features(self.dataset.images)
 
     @cached_property
     def query_features(self) -> list[LocalFeatures]:
-        """Of each query, inside its box."""
-        apart = [query.image for query in self.dataset.queries if query.number is None]
-        others = dict(zip(apart, range(len(apart)), strict=True))
-        stored = self._extracted(self.dataset.folder, apart) if apart else None
-        found = [(query, _features_of(query, self.images, stored, others)) for query in self.dataset.queries]
+        """Of each query, within its box."""
+        queries = self.dataset.queries
+        stored = self._features([query.image for query in queries]).all()
+        found = zip(queries, stored, strict=True)
         return [features if query.box is None else features.inside(query.box) for query, features in found]
 
     @property
@@ -102,17 +102,21 @@ class Workbench:
 
     @cached_property
     def learning_sets(self) -> list[StoredFeatures]:
-        return [self._extracted(folder, images) for folder, images in self.learning]
+        return [self._features(images) for _, images in self.learning]
 
-    def _extracted(self, folder: Path, images: Sequence[Path]) -> StoredFeatures:
-        place = hashlib.blake2b(str(folder.resolve()).encode(errors="surrogateescape"), digest_size=4).hexdigest()
-        cache = self.cache / "features" / f"{folder.resolve().name}-{place}-{self.extractor.fingerprint[:12]}"
-        return extracted(folder, images, self.extractor, cache, jobs=self.jobs, progress=self.report)
+    @cached_property
+    def _store(self) -> FeatureStore:
+        return FeatureStore(self.cache / "features" / self.extractor.fingerprint[:16], self.extractor)
+
+    def _features(self, images: Sequence[Path]) -> StoredFeatures:
+        return self._store.features(
+            images, lambda image: self._content(image).sha256, jobs=self.jobs, progress=self.progress
+        )
 
     # Encoders.
 
     def fitted(self, stem: Encoder) -> Encoder:
-        """Projection, anchors and whitening, learned; whitenings of one embedding share its statistics."""
+        """With projection, anchors and whitening fitted; whitenings of one embedding share its statistics."""
         encoder, spectrum = self._learned(stem)
         encoder.set_params(pooling=stem.pooling, whitening=stem.whitening)
         if spectrum is not None:
@@ -126,7 +130,7 @@ class Workbench:
         folder = self.cache / "learned" / self._learned_key(bare)
         model, statistics = folder / "encoder.faemb", folder / "spectrum.npz"
         if not model.exists() or (stem.whitening is not None and not statistics.exists()):
-            spectrum = bare.to(self.device).fit_embedding(self._sample(stem.seed), progress=self.report)
+            spectrum = bare.to(self.device).fit_embedding(self._sample(stem.seed), progress=self.progress)
             bare.whitening = None
             folder.mkdir(parents=True, exist_ok=True)
             if spectrum is not None:
@@ -135,10 +139,10 @@ class Workbench:
         return Encoder.load(model), load_spectrum(statistics) if stem.whitening is not None else None
 
     def pooled(self, encoder: Encoder) -> Pooled:
-        """Of learning images, images and queries, by the costly part of this encoder.
+        """Vectors of learning images, images and queries, computed by the costly part of this encoder.
 
-        Sinkhorn pooling takes about ten times as long as democratic pooling. Learning images only teach the last
-        steps, and are pooled democratically in its place.
+        Sinkhorn pooling takes about ten times as long as democratic pooling. From learning images only the last steps
+        are learned, and they are pooled democratically instead.
         """
         stem = stem_of(encoder)
         fit = functools.cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
@@ -159,14 +163,14 @@ class Workbench:
         encoder.prepare(len(sets))
         parts, done = [], 0
         for portion in portions(sets):
-            self.report(stage, done, len(sets))
+            self.progress(stage, done, len(sets))
             parts.append(to_numpy(encoder.pool(portion)))
             done += len(portion)
-        self.report(stage, done, len(sets))
+        self.progress(stage, done, len(sets))
         return np.concatenate(parts)
 
     def projected_sample(self, encoder: Encoder, count: int) -> Float[np.ndarray, "m d"]:
-        """Some descriptors of the learning images, as they come to the embedding of this encoder."""
+        """Some descriptors of the learning images, projected as the embedding of this encoder receives them."""
         rows = np.concatenate(self._sample(encoder.seed))
         chosen = np.random.default_rng(encoder.seed).permutation(len(rows))[:count]
         if encoder.projection is None:
@@ -179,14 +183,14 @@ class Workbench:
         return [some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
 
     def key_of(self, encoder: Encoder | None, *more: str) -> str:
-        """A name for these settings on these data, in this order: vectors are stored by number."""
+        """A key for these settings and data; it depends on the order of images, since vectors are stored by number."""
         images = [path.name for path in self.dataset.images]
         queries = [(query.image.name, query.box) for query in self.dataset.queries]
         order = hashlib.blake2b(repr((images, queries)).encode(errors="surrogateescape")).hexdigest()
         return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, order, *more)
 
     def _learned_key(self, encoder: Encoder | None, *more: str) -> str:
-        """The same for what depends on the learning images alone."""
+        """The same for results that depend on the learning images only."""
         learned = [used.checksum for used in self.learned_from]
         settings = "" if encoder is None else persistence.fingerprint(encoder)
         made = [faemb.__version__, str(FORMAT), self.device]
@@ -199,17 +203,10 @@ def _pooling_by(pooling: str, encoder: Encoder) -> Encoder:
 
 
 def stem_of(encoder: Encoder) -> Encoder:
-    """The costly part: as it is up to pooling, and nothing after it."""
+    """The costly part of an encoder: unchanged up to pooling, without the steps after it."""
     stem = deepcopy(encoder)
     stem.rotation, stem.keep, stem.power, stem.finishing, stem.discard_after = None, None, 1.0, "paper", 0
     return stem
-
-
-def _features_of(query: Query, images: StoredFeatures, apart: StoredFeatures | None, places: dict[Path, int]) -> Any:
-    if query.number is not None:
-        return images.features(query.number)
-    assert apart is not None  # noqa: S101
-    return apart.features(places[query.image])
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -222,7 +219,7 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def save_spectrum(spectrum: Spectrum, path: Path) -> None:
-    """Vectors in float32, as a whitening has them."""
+    """With eigenvectors in float32, which is the precision of a whitening."""
     mean, values, vectors = map(to_numpy, (spectrum.mean, spectrum.values, spectrum.vectors))
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, count=np.array(spectrum.count), mean=mean, values=values, vectors=vectors.astype(np.float32))
@@ -234,7 +231,7 @@ def load_spectrum(path: Path) -> Spectrum:
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """From the file if it is there."""
+    """Loaded from the file if it exists; otherwise made and saved there."""
     if path.exists():
         return np.load(path, allow_pickle=False)
     made = make()

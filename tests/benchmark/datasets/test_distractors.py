@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from small_datasets import write_images
 
 from faemb.benchmark.datasets import STANDARD, Dataset, open_dataset
 from faemb.errors import InputError
+from small_datasets import write_images
 
 
 @pytest.fixture
@@ -15,11 +15,11 @@ def dataset(tmp_path: Path) -> Dataset:
     return open_dataset(write_images(tmp_path / "own", "100000.jpg", "100001.jpg"))
 
 
-def test_they_follow_the_images_of_the_dataset(dataset: Dataset, tmp_path: Path) -> None:
+def test_they_are_beside_the_images_of_the_dataset(dataset: Dataset, tmp_path: Path) -> None:
     more = write_images(tmp_path / "more", "2/b.jpg", "1/a.jpg", "100000.jpg")
     both = dataset.with_distractors(more)
-    names = [os.path.relpath(path, tmp_path) for path in both.every_image()]
-    assert names == ["own/100000.jpg", "own/100001.jpg", "more/1/a.jpg", "more/100000.jpg", "more/2/b.jpg"]
+    names = [os.path.relpath(path, tmp_path) for path in both.distractor_images()]
+    assert names == ["more/1/a.jpg", "more/100000.jpg", "more/2/b.jpg"]
     assert both.images == dataset.images
     assert both.judgements(STANDARD) == dataset.judgements(STANDARD)
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from small_datasets import asked, write_images
 
 from faemb.benchmark.datasets import STANDARD, open_dataset
 from faemb.errors import InputError
+from small_datasets import asked, write_images
 
 
 def test_groups_come_from_names(tmp_path: Path) -> None:
@@ -58,9 +58,10 @@ def test_an_image_that_lies_there_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_real_holidays(data: Path) -> None:
-    by_names, by_table = open_dataset(data / "holidays811", "holidays"), open_dataset(data / "holidays811")
+    by_names, by_table = (open_dataset(data / "holidays811", kind) for kind in ("holidays", "table"))
     assert (len(by_names.images), len(by_names.queries)) == (811, 300)
     assert (by_names.kind, by_table.kind) == ("holidays", "table")
     assert by_names.images == by_table.images
     assert asked(by_names) == asked(by_table)
     assert "a subset" in by_names.note
+    assert open_dataset(data / "holidays811") == by_names

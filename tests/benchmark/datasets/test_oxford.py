@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from small_datasets import OXFORD, OXFORD_IMAGES, asked, write_images, write_oxford
 
 from faemb.benchmark.datasets import STANDARD, open_dataset
-from faemb.benchmark.datasets.broken import BROKEN
+from faemb.benchmark.datasets.oxford import BROKEN
 from faemb.errors import InputError
 from faemb.features.region import Box
+from small_datasets import OXFORD, OXFORD_IMAGES, asked, write_images, write_oxford
 
 
 @pytest.fixture

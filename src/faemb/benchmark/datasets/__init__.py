@@ -1,9 +1,9 @@
-"""Datasets of benchmarks, read from the files that their authors distribute."""
+"""Datasets of benchmarks, read from the files that their authors distribute, or from a folder with a gt.tsv."""
 
 from faemb.benchmark.datasets.checking import Checked, Sum, checked
 from faemb.benchmark.datasets.dataset import Dataset, Query
-from faemb.benchmark.datasets.kind import STANDARD, Kind
-from faemb.benchmark.datasets.opening import COMPLETE, KINDS, kind_named, open_dataset
+from faemb.benchmark.datasets.kind import COMPLETE, STANDARD, Kind
+from faemb.benchmark.datasets.opening import KINDS, kind_named, open_dataset
 
 __all__ = [
     "COMPLETE",

@@ -1,8 +1,8 @@
-"""What was used, so that two reports can be compared: counts, checksums, names that are missing.
+"""Counts and checksums of a dataset, by which two reports can be compared, and names of missing images.
 
 Images have no official checksums, and copies differ: faces were blurred in Oxford and Paris, Holidays were turned
-upright. A checksum is the SHA-256 of one line for each image, "name size sha256-of-content", in order: folders do not
-matter, names and every byte do.
+upright. A checksum is the SHA-256 of sorted lines, one for each image, "name size sha256-of-content". It depends on the
+names and bytes of the images, not on their folders.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from faemb.benchmark.datasets.dataset import Dataset, Query
 from faemb.benchmark.datasets.opening import KINDS
 from faemb.errors import InputError
-from faemb.runtime import Progress
+from faemb.runtime import Progress, silent
 
 
 @dataclass(frozen=True)
@@ -26,56 +26,64 @@ class Sum:
 @dataclass(frozen=True)
 class Checked:
     complete: bool | None
-    """As many images and queries as published; None where nothing is."""
+    """Whether there are as many images and queries as published; None where there is no published size."""
     queries: int
     images: Sum
-    """With queries that are kept apart."""
+    """Including queries that are not among the images."""
     distractors: Sum
     labels: str
-    """Checksum of the queries and of what counts for them."""
+    """Checksum of the queries, their boxes, relevant images and junk."""
     missing: tuple[str, ...]
 
 
-def checked(dataset: Dataset, progress: Progress | None = None) -> Checked:
-    """Reads every image once."""
+@dataclass(frozen=True)
+class Content:
+    """Of one file."""
+
+    bytes: int
+    sha256: str
+
+
+def content_of(path: Path) -> Content:
+    """Reads the whole file."""
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+            return Content(file.tell(), digest.hexdigest())
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; restore it") from error
+
+
+def checked(dataset: Dataset, progress: Progress = silent, content: Callable[[Path], Content] = content_of) -> Checked:
+    """Reads every image once; `content` may remember what it read. Distractors, which may be millions, are not kept."""
     images = dict.fromkeys([*dataset.images, *(query.image for query in dataset.queries)])
     total = len(images) + sum(1 for _ in dataset.distractor_images())
     done = 0
 
-    def told() -> None:
+    def counted(path: Path) -> Content:
         nonlocal done
+        found = content(path) if path in images else content_of(path)
         done += 1
-        if progress is not None:
-            progress("checksum", done, total)
+        progress("checksum", done, total)
+        return found
 
     return Checked(
         complete=KINDS[dataset.kind].is_complete(len(dataset.images), len(dataset.queries)),
         queries=len(dataset.queries),
-        images=summed(images, told),
-        distractors=summed(dataset.distractor_images(), told),
+        images=summed(images, counted),
+        distractors=summed(dataset.distractor_images(), counted),
         labels=_labels(dataset),
         missing=dataset.missing,
     )
 
 
-def summed(paths: Iterable[Path], told: Callable[[], None]) -> Sum:
-    """Reads every file."""
+def summed(paths: Iterable[Path], content: Callable[[Path], Content]) -> Sum:
     lines, size = [], 0
     for path in paths:
-        length, digest = _content(path)
-        lines.append(f"{path.name} {length} {digest}")
-        size += length
-        told()
+        found = content(path)
+        lines.append(f"{path.name} {found.bytes} {found.sha256}")
+        size += found.bytes
     return Sum(len(lines), size, _digest(sorted(lines)))
-
-
-def _content(path: Path) -> tuple[int, str]:
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-            return file.tell(), digest.hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; restore it") from error
 
 
 def _labels(dataset: Dataset) -> str:

@@ -1,4 +1,4 @@
-"""What lies in the folder of a benchmark: images, and files that may say which of them belong together."""
+"""Images and files of ground truth in the folder of a benchmark."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Contents:
         return any(path.name == name for path in self.ground_truth)
 
     def file(self, name: str) -> Path:
-        """The one file of ground truth of this name, in the folder or anywhere below."""
+        """The only file of ground truth with this name, in the folder or below."""
         found = [path for path in self.ground_truth if path.name == name]
         if not found:
             raise InputError(f"there is no {name} in {self.folder} or below; put it there")
@@ -31,7 +31,7 @@ class Contents:
 
 
 def contents_of(folder: Path) -> Contents:
-    """Both are found in the folder and below, whatever the subfolders are called."""
+    """Found in the folder and in all subfolders."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; expected one with the images of a benchmark")
     files = list(files_below(folder, lambda path: is_image(path) or _is_ground_truth(path)))

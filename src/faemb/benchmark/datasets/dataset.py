@@ -1,4 +1,4 @@
-"""The one form in which every benchmark is read: images by number, queries, what counts for each of them."""
+"""The form in which every benchmark is read: images by number, queries, relevant images and junk of each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ class Query:
 
     image: Path
     number: int | None
-    """Of the query among the images; None where queries are kept apart from them."""
+    """Of the query among the images; None where it is not one of them."""
     relevant: tuple[int, ...]
     junk: tuple[int, ...] = ()
-    """Neither right nor wrong: removed from the ranking before anything is counted."""
+    """Neither right nor wrong: removed from the ranking before it is measured."""
     box: Box | None = None
 
 
@@ -32,13 +32,13 @@ class Dataset:
     folder: Path
     images: tuple[Path, ...]
     protocols: Mapping[str, tuple[Query, ...]]
-    """The same queries in the same order, judged in one way or in several."""
+    """The same queries in the same order, with the relevant images and junk of each protocol."""
     query_stays: bool
-    """In its own ranking, where it counts if it is among the relevant; otherwise it is dropped."""
+    """Whether a query stays in its own ranking, as one of its relevant images; otherwise it is removed."""
     measures: tuple[str, ...]
     note: str = ""
     missing: tuple[str, ...] = ()
-    """Names of images that the complete benchmark has, as far as they are known."""
+    """Names of absent images of the complete benchmark, as far as they are known."""
     distractors: tuple[Path, ...] = ()
     """Folders of images that are wrong answers to every query."""
 
@@ -48,7 +48,7 @@ class Dataset:
         return next(iter(self.protocols.values()))
 
     def judgements(self, protocol: str) -> list[Judgement]:
-        """What `faemb.evaluation` needs to know of each query."""
+        """Relevant and ignored images of each query, for `faemb.evaluation`."""
         return [Judgement(query.relevant, self._ignored(query)) for query in self.protocols[protocol]]
 
     def _ignored(self, query: Query) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class Dataset:
         return (*query.junk, *dropped)
 
     def with_distractors(self, place: str | PathLike[str]) -> "Dataset":
-        """The same queries among more images; names may be those of the dataset's own, since paths differ."""
+        """The same queries among more images, which may have the same names as the dataset's."""
         folder = Path(place)
         if not folder.is_dir():
             raise InputError(f"there is no folder {folder}; expected one with distractor images")
@@ -67,12 +67,8 @@ class Dataset:
         return replace(self, distractors=(*self.distractors, folder))
 
     def distractor_images(self) -> Iterator[Path]:
-        """One at a time, since there may be millions; always in the same order."""
+        """One at a time, since there may be millions, in a fixed order."""
         return chain.from_iterable(files_below(folder) for folder in self.distractors)
-
-    def every_image(self) -> Iterator[Path]:
-        """The dataset's own, by number, then the distractors, which continue the numbers."""
-        return chain(self.images, self.distractor_images())
 
 
 def _overlap(one: Path, other: Path) -> bool:

@@ -1,7 +1,7 @@
-"""INRIA Holidays: names of files are the ground truth. [JDS08]
+"""INRIA Holidays: the names of the files are the ground truth. [JDS08]
 
-The last two digits of a name count the images of a group from 00, which is its query: 100000.jpg asks for 100001.jpg
-and 100002.jpg. The query is dropped from its own ranking.
+The last two digits of a name number the images of a group from 00, which is its query: for 100000.jpg, the relevant
+images are 100001.jpg and 100002.jpg. The query is removed from its own ranking.
 
 [JDS08]: Jegou, Douze and Schmid, "Hamming embedding and weak geometric consistency for large scale image search",
 ECCV 2008.
@@ -38,7 +38,7 @@ def read_holidays(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Of groups whose query is there, and something to find."""
+    """Of groups that have their query and another image."""
     groups: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         groups.setdefault(int(path.stem) // 100, []).append(number)
@@ -69,5 +69,6 @@ HOLIDAYS = Kind(
     read=read_holidays,
     images=(1491,),
     queries=500,
+    distractors=1_000_000,
     by_names=True,
 )

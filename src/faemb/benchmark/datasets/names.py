@@ -1,4 +1,4 @@
-"""From the names that ground truth gives to images to their numbers."""
+"""Numbers of images, by the names that ground truth uses for them."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from faemb.benchmark.datasets.contents import Contents
 from faemb.errors import InputError
 
 SHOWN = 3
-"""Names in an error; the count says how many more there are."""
+"""At most this many names are listed in an error, beside their number."""
 
 
 class Names:
-    """An image answers to its path below the folder, to its file name, and to its file name without suffix."""
+    """An image is found by its path below the folder, its file name, or its file name without suffix."""
 
     def __init__(self, contents: Contents) -> None:
         self._folder, self._images = contents.folder, contents.images
@@ -35,7 +35,7 @@ class Names:
         return tuple(dict.fromkeys(self.number(name) for name in names))
 
     def require(self, names: Iterable[str], source: Path) -> None:
-        """Refuse ground truth that names images which are not there."""
+        """Refuse ground truth that names absent images."""
         absent = [name for name in dict.fromkeys(names) if name not in self]
         if absent:
             raise InputError(
@@ -45,7 +45,7 @@ class Names:
 
 
 def require_distinct(images: Sequence[Path]) -> None:
-    """Refuse images that lie there twice, as copies or thumbnails: they would be wrong answers, or right ones."""
+    """Refuse images of the same name, such as thumbnails: copies would count as relevant or as wrong."""
     seen: dict[str, Path] = {}
     for path in images:
         if seen.setdefault(path.stem, path) is not path:

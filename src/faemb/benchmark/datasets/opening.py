@@ -1,17 +1,18 @@
-"""Opens a folder as the benchmark that it is.
+"""Opens a folder as the kind of benchmark that its files show; the name of the folder does not matter.
 
-Files of ground truth tell first: gt.tsv, gnd_*.pkl, *_query.txt. Only where there are none do the names of images, as
-in Holidays and UKBench. Where files of several benchmarks lie together, as those of Oxford and of revisited Oxford may,
-the kind has to be named.
+Files of ground truth come first: gt.tsv, gnd_*.pkl, *_query.txt. Without any, Holidays and UKBench are recognised by
+the names of their images. A gt.tsv with the same queries and relevant images as such names is that benchmark, too.
+Where a folder has files of several benchmarks, such as Oxford and revisited Oxford, the kind has to be given.
 """
 
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
 from faemb.benchmark.datasets.contents import Contents, contents_of
 from faemb.benchmark.datasets.dataset import Dataset
 from faemb.benchmark.datasets.holidays import HOLIDAYS
-from faemb.benchmark.datasets.kind import Kind
+from faemb.benchmark.datasets.kind import COMPLETE, GroundTruth, Kind
 from faemb.benchmark.datasets.oxford import OXFORD, PARIS
 from faemb.benchmark.datasets.revisited import REVISITED_OXFORD, REVISITED_PARIS
 from faemb.benchmark.datasets.table import COLUMNS, FILE, TABLE
@@ -20,16 +21,15 @@ from faemb.errors import InputError
 
 KINDS = {kind.name: kind for kind in (HOLIDAYS, OXFORD, PARIS, REVISITED_OXFORD, REVISITED_PARIS, UKBENCH, TABLE)}
 
-COMPLETE = "complete"
-"""How the note of a dataset begins that is as published."""
-
 
 def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Dataset:
-    """The benchmark in a folder, recognised by what lies there, or read as the kind that is named."""
-    named = None if kind is None else kind_named(kind)
+    """The benchmark in a folder, recognised by its files, or read as the kind that is given."""
+    given = None if kind is None else kind_named(kind)
     contents = contents_of(Path(folder))
-    chosen = named or _recognised(contents)
+    chosen = given or _recognised(contents)
     truth = chosen.read(contents)
+    if given is None and chosen is TABLE:
+        chosen, truth = _named_alike(contents, truth)
     queries = len(next(iter(truth.protocols.values())))
     return Dataset(
         name=contents.folder.resolve().name,
@@ -55,13 +55,32 @@ def _recognised(contents: Contents) -> Kind:
     chosen = [kind for kind in fitting if not kind.by_names] or fitting
     if len(chosen) > 1:
         names = [kind.name for kind in chosen]
-        raise InputError(f"{contents.folder} may be {' or '.join(names)}; name the kind, as in kind={names[0]!r}")
+        raise InputError(f"{contents.folder} may be {' or '.join(names)}; give the kind, as in kind={names[0]!r}")
     if not chosen:
         raise InputError(
-            f"{contents.folder} holds {len(contents.images)} images, and nothing that says which of them belong "
-            f"together; add a {FILE} with the columns {', '.join(COLUMNS)}"
+            f"{contents.folder} holds {len(contents.images)} images, and no ground truth for them; "
+            f"add a {FILE} with the columns {', '.join(COLUMNS)}"
         )
     return chosen[0]
+
+
+def _named_alike(contents: Contents, table: GroundTruth) -> tuple[Kind, GroundTruth]:
+    """The benchmark whose names of images say the same as this table, or else the table."""
+    for kind in KINDS.values():
+        if kind.by_names and kind.query_stays == TABLE.query_stays and kind.fits(contents):
+            with suppress(InputError):
+                truth = kind.read(contents)
+                if _judged(truth) == _judged(table):
+                    return kind, truth
+    return TABLE, table
+
+
+def _judged(truth: GroundTruth) -> set[tuple[object, ...]]:
+    return {
+        (protocol, query.number, frozenset(query.relevant), frozenset(query.junk), query.box)
+        for protocol, queries in truth.protocols.items()
+        for query in queries
+    }
 
 
 def _completeness(kind: Kind, images: int, queries: int) -> str:

@@ -1,11 +1,11 @@
 """Oxford5k and Paris6k with their original ground truth: four text files for each query. [PCISZ07, PCISZ08]
 
-    all_souls_1_query.txt     oxc1_all_souls_000013 136.5 34.1 648.5 955.7      an image, and the box in it
-    all_souls_1_good.txt      names, one in each line: the object is clearly seen
-    all_souls_1_ok.txt        more than a quarter of it is seen
+    all_souls_1_query.txt     oxc1_all_souls_000013 136.5 34.1 648.5 955.7      an image, and a box in it
+    all_souls_1_good.txt      names of images, one in each line: the object is clearly visible
+    all_souls_1_ok.txt        more than a quarter of it is visible
     all_souls_1_junk.txt      less than that
 
-Good and ok are relevant, junk is removed. The query stays in its ranking, and counts, since it is among the good.
+Good and ok images are relevant, junk is removed. The query stays in its ranking as one of the good images.
 
 [PCISZ07]: Philbin et al., "Object retrieval with large vocabularies and fast spatial matching", CVPR 2007.
 [PCISZ08]: Philbin et al., "Lost in quantization", CVPR 2008.
@@ -14,7 +14,6 @@ Good and ok are relevant, junk is removed. The query stays in its ranking, and c
 from collections.abc import Callable
 from pathlib import Path
 
-from faemb.benchmark.datasets.broken import BROKEN
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
@@ -26,13 +25,26 @@ _QUERY = "_query.txt"
 _PREFIX = "oxc1_"
 """Of the features that its authors computed, not of the image."""
 
+_BROKEN_NUMBERS = {
+    "louvre": ("000136", "000146"),
+    "moulinrouge": ("000422",),
+    "museedorsay": ("001059",),
+    "notredame": ("000188",),
+    "pantheon": ("000284", "000960", "000974"),
+    "pompidou": ("000195", "000196", "000201", "000467", "000640"),
+    "sacrecoeur": ("000299", "000330", "000353"),
+    "triomphe": ("000662", "000833", "000863", "000867"),
+}
+BROKEN = frozenset(f"paris_{place}_{number}" for place, numbers in _BROKEN_NUMBERS.items() for number in numbers)
+"""Images of Paris6k that cannot be decoded in the copy that was distributed: its authors list them as corrupt."""
+
 
 def read_oxford(contents: Contents) -> GroundTruth:
     return _read(contents, _query_files(contents, _is_of_oxford))
 
 
 def read_paris(contents: Contents) -> GroundTruth:
-    """Without the images that are known to be broken, whether they are there or not, as everyone evaluates it."""
+    """Without the images that are known to be broken, present or not, as is usual."""
     whole = tuple(path for path in contents.images if path.stem not in BROKEN)
     there = len(contents.images) - len(whole)
     truth = _read(Contents(contents.folder, whole, contents.ground_truth), _query_files(contents, _is_of_paris))
@@ -79,7 +91,7 @@ def _beside(query: Path, which: str) -> Path:
 
 
 def _query_files(contents: Contents, wanted: Callable[[str], bool]) -> list[Path]:
-    """Both benchmarks have files of such names; the image that is named tells which it is."""
+    """Both benchmarks have files of these names; they are told apart by the image that a file names."""
     queries = [path for path in contents.ground_truth if path.name.endswith(_QUERY)]
     return [path for path in queries if wanted(" ".join(lines_of(path)).strip())]
 
@@ -104,6 +116,7 @@ OXFORD = Kind(
     read=read_oxford,
     images=(5062, 5063),
     queries=55,
+    distractors=100_071,
 )
 PARIS = Kind(
     name="paris6k",

@@ -1,16 +1,15 @@
-"""Pieces that files of ground truth share: lines of text, and boxes."""
+"""Lines of text and boxes, which several kinds of ground truth contain."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from faemb.errors import InputError
 from faemb.features.region import Box
 
 
 def lines_of(path: Path) -> list[str]:
-    """Without their ends; a mark of byte order, which some editors put in front, is no part of them."""
+    """Without line ends, and without a byte order mark, which some editors write."""
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -19,8 +18,8 @@ def lines_of(path: Path) -> list[str]:
         raise InputError(f"{path} is not a text in UTF-8; save it as one") from error
 
 
-def box_of(corners: Sequence[Any], source: str) -> Box:
-    """A box from four numbers, or texts of numbers: x1, y1, x2, y2 in pixels."""
+def box_of(corners: Sequence[str | float], source: str) -> Box:
+    """A box from four numbers, or their texts: x1, y1, x2, y2 in pixels."""
     try:
         values = [float(corner) for corner in corners]
     except (TypeError, ValueError):

@@ -13,14 +13,12 @@ box `bbx` and three lists of numbers into `imlist`: `easy`, `hard`, `junk`. Quer
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import GroundTruth, Kind
 from faemb.benchmark.datasets.names import Names
-from faemb.benchmark.datasets.pickled import unpickled
-from faemb.benchmark.datasets.pickled_numbers import numbers
+from faemb.benchmark.datasets.pickled import numbers, unpickled
 from faemb.benchmark.datasets.reading import box_of
 from faemb.errors import InputError
 
@@ -29,7 +27,7 @@ PROTOCOLS = {
     "medium": (("easy", "hard"), ("junk",)),
     "hard": (("hard",), ("junk", "easy")),
 }
-"""Which lists are relevant, and which are removed."""
+"""Lists of relevant images, and lists of images that are removed."""
 
 
 def read_revisited(file: str, contents: Contents) -> GroundTruth:
@@ -46,9 +44,9 @@ def read_revisited(file: str, contents: Contents) -> GroundTruth:
 
 
 class _Labels:
-    """The contents of the file, checked: it may hold anything."""
+    """The contents of the file, checked."""
 
-    def __init__(self, data: Any, source: Path) -> None:
+    def __init__(self, data: object, source: Path) -> None:
         self.source = source
         if not isinstance(data, dict) or not {"imlist", "qimlist", "gnd"} <= data.keys():
             raise InputError(f"{source} does not hold imlist, qimlist and gnd; get it again from its authors")
@@ -73,7 +71,7 @@ class _Labels:
         except (KeyError, TypeError, ValueError):
             raise self._fault(f"no list of numbers {key!r} in entry {place}") from None
 
-    def _texts(self, value: Any) -> list[str]:
+    def _texts(self, value: object) -> list[str]:
         if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
             raise self._fault("something else than lists of names")
         return value

@@ -3,8 +3,9 @@
     query       relevant            junk     bbox_x1y1x2y2
     a.jpg       b.jpg,c.jpg         d.jpg    10,20,300,240
 
-The first line names the columns, in any order; the box may be left out, empty cells too, and other columns are passed
-over. Images are named by file name, or by path below the folder. The query is dropped from its own ranking.
+The first line names the columns, in any order. The box column is optional, cells other than the query may be empty, and
+other columns are ignored. Images are given by file name, or by path below the folder. The query is removed from its own
+ranking.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""UKBench: four images of each object, one after the other by number; each of them is a query. [NS06]
+"""UKBench: four images of each object, with consecutive numbers; each of them is a query. [NS06]
 
-The N-S score counts how many of an object's images are among the first four; the query is one of them, and stays.
+The N-S score is the number of an object's images among the first four results, including the query itself.
 
 [NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
 """
@@ -36,7 +36,7 @@ def read_ukbench(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Only of objects with all their images: others cannot reach a score of 4."""
+    """Of objects with all four images: others cannot reach a score of 4."""
     objects: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         objects.setdefault(_number(path) // OBJECT_VIEWS, []).append(number)
@@ -45,7 +45,7 @@ def _queries(contents: Contents) -> tuple[Query, ...]:
 
 
 def _note(others: int) -> str:
-    return f"{others} images of objects that are not there with all four are no queries" if others else ""
+    return f"{others} images of objects with fewer than four images are no queries" if others else ""
 
 
 def _number(path: Path) -> int:

@@ -1,0 +1,183 @@
+"""The store of local features: few files, nothing extracted twice, and runs that are killed."""
+
+import hashlib
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faemb.benchmark import features as stored
+from faemb.benchmark.features import FeatureStore, StoredFeatures
+from faemb.errors import FormatError, InputError
+from faemb.features import HessianAffine, LocalFeatures
+from pictures import blank, picture, pictures
+from processes import PATIENCE, one_after_the_other, wait_until
+
+EXTRACTOR = HessianAffine(max_features=30)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> list[Path]:
+    return sorted(pictures(tmp_path / "photos", range(5)).iterdir())
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "spread", one_after_the_other)
+
+
+@pytest.fixture
+def extracted(monkeypatch: pytest.MonkeyPatch, in_this_process: None) -> list[str]:
+    """Names of the images that are extracted, as they come."""
+    names, real = [], HessianAffine.extract
+    monkeypatch.setattr(HessianAffine, "extract", lambda own, image: names.append(image.name) or real(own, image))
+    return names
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def features(folder: Path, images: list[Path]) -> StoredFeatures:
+    return FeatureStore(folder, EXTRACTOR).features(images, sha256, jobs=1)
+
+
+def assert_same(got: LocalFeatures, expected: LocalFeatures) -> None:
+    for name in ("descriptors", "frames", "scores"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
+        assert getattr(got, name).dtype == np.float32
+    assert (got.image_size, got.fingerprint) == (expected.image_size, expected.fingerprint)
+
+
+def test_features_are_those_of_the_extractor(tmp_path: Path, photos: list[Path]) -> None:
+    images = [*photos[::-1], blank(tmp_path / "blank.png"), photos[0]]
+    for found in (features(tmp_path / "store", images), features(tmp_path / "store", images)):
+        assert len(found) == 7
+        for number, (got, image) in enumerate(zip(found.all(), images, strict=True)):
+            assert_same(got, EXTRACTOR.extract(image))
+            np.testing.assert_array_equal(found[number], got.descriptors)
+    assert len(list((tmp_path / "store").iterdir())) == 1
+
+
+def test_images_without_features_alone(tmp_path: Path) -> None:
+    images = [blank(tmp_path / "blank.png")]
+    for found in (features(tmp_path / "store", images), features(tmp_path / "store", images)):
+        assert found[0].shape == (0, 128)
+
+
+def test_nothing_is_extracted_twice(tmp_path: Path, photos: list[Path], extracted: list[str]) -> None:
+    features(tmp_path / "store", photos[:3])
+    features(tmp_path / "store", photos)
+    assert extracted == [photo.name for photo in photos]
+    assert len(list((tmp_path / "store").iterdir())) == 2
+
+
+def test_a_changed_image_is_extracted_again(tmp_path: Path, photos: list[Path], extracted: list[str]) -> None:
+    features(tmp_path / "store", photos)
+    extracted.clear()
+    picture(photos[2], 77)
+    found = features(tmp_path / "store", photos)
+    assert extracted == [photos[2].name]
+    assert_same(found.features(2), EXTRACTOR.extract(photos[2]))
+
+
+def test_an_image_that_was_moved_is_not(tmp_path: Path, photos: list[Path], extracted: list[str]) -> None:
+    features(tmp_path / "store", photos)
+    extracted.clear()
+    moved = photos[0].rename(tmp_path / "moved.png")
+    features(tmp_path / "store", [moved, *photos[1:]])
+    assert extracted == []
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_files_are_written_when_they_are_large_enough(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
+    monkeypatch.setattr(stored, "FILE_BYTES", 20_000)  # two images
+    found = features(tmp_path / "store", photos)
+    assert len(list((tmp_path / "store").iterdir())) == 3
+    assert_same(found.features(4), EXTRACTOR.extract(photos[4]))
+
+
+def test_images_that_fail_are_reported_when_the_others_are_stored(
+    tmp_path: Path, photos: list[Path], extracted: list[str]
+) -> None:
+    photos[0].write_text("no image")
+    photos[1].write_text("none either")
+    with pytest.raises(InputError, match=r"2 images cannot be used; repair or remove them: .*000\.png"):
+        features(tmp_path / "store", photos)
+    extracted.clear()
+    features(tmp_path / "store", photos[2:])
+    assert extracted == []
+
+
+def test_an_unexpected_fault_is_reported_with_the_image(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
+    monkeypatch.setattr(stored, "spread", lambda task, items, jobs: ((item, ZeroDivisionError("x")) for item in items))
+    with pytest.raises(InputError, match=r"000\.png: an unexpected fault, please report it \(ZeroDivisionError: x\)"):
+        features(tmp_path / "store", photos)
+
+
+def test_an_interrupt_stores_what_is_there(tmp_path: Path, photos: list[Path], extracted: list[str]) -> None:
+    def stop(stage: str, done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        FeatureStore(tmp_path / "store", EXTRACTOR).features(photos, sha256, progress=stop)
+    features(tmp_path / "store", photos)
+    assert extracted == [photo.name for photo in photos]
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing like it", None], ids=["empty", "other", "cut"])
+def test_a_file_that_is_none_is_ignored(
+    tmp_path: Path, photos: list[Path], extracted: list[str], content: bytes | None
+) -> None:
+    features(tmp_path / "store", photos)
+    (file,) = (tmp_path / "store").iterdir()
+    file.write_bytes(file.read_bytes()[:-10] if content is None else content)
+    extracted.clear()
+    found = features(tmp_path / "store", photos)
+    assert extracted == [photo.name for photo in photos]
+    assert_same(found.features(1), EXTRACTOR.extract(photos[1]))
+
+
+def test_changed_bytes_are_noticed(tmp_path: Path, photos: list[Path]) -> None:
+    features(tmp_path / "store", photos)
+    (file,) = (tmp_path / "store").iterdir()
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.unlink()
+    file.write_bytes(content)
+    found = features(tmp_path / "store", photos)
+    assert len(found[0]) > 0
+    with pytest.raises(FormatError, match=r"\.safetensors is damaged; delete it, and run the benchmark again"):
+        list(found.all())
+
+
+PROGRAM = """
+import hashlib, sys
+from pathlib import Path
+from faemb.benchmark import features
+from faemb.features import HessianAffine
+
+features.FILE_BYTES = 20_000
+images = sorted(Path(sys.argv[1]).iterdir())
+store = features.FeatureStore(Path(sys.argv[2]), HessianAffine(max_features=30))
+store.features(images, lambda path: hashlib.sha256(path.read_bytes()).hexdigest(), jobs=1)
+"""
+
+
+def test_a_killed_run_continues(tmp_path: Path, extracted: list[str]) -> None:
+    folder, store = pictures(tmp_path / "many", range(60)), tmp_path / "store"
+    run = subprocess.Popen([sys.executable, "-c", PROGRAM, folder, store])  # noqa: S603
+    try:
+        assert wait_until(lambda: len(list(store.glob("*.safetensors"))) >= 2)
+        run.send_signal(signal.SIGKILL)
+    finally:
+        run.kill()
+        assert run.wait(PATIENCE) == -signal.SIGKILL
+    images = sorted(folder.iterdir())
+    found = features(store, images)
+    assert 0 < len(extracted) <= 60 - 4
+    assert_same(found.features(59), EXTRACTOR.extract(images[59]))
