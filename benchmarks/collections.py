@@ -139,7 +139,7 @@ def mean_average_precision(collection: Collection, images: Path) -> float:
     for number, path in enumerate(dataset.images):
         if path.name in slots:  # else it has no local features
             vectors[number] = view.data.vectors[slots[path.name]]
-    queries = vectors[[query.number for query in dataset.queries]]
+    queries = vectors[[query.number for query in dataset.queries if query.number is not None]]
     return measured(dataset, similarities(queries, vectors))["mAP"]
 
 
@@ -149,6 +149,7 @@ def timed_only(name: str, images: Path) -> Model:
     rows = np.concatenate([extractor.extract(path).descriptors for path in sorted(images.rglob("*.jpg"))[:200]])
     model = new_model(name=name, variant="released")
     encoder, model.code = model.encoder, ITQ(BITS, iterations=0)
+    assert encoder.projection is not None  # noqa: S101  (every preset has one)
     x = encoder.projection.fit(rows).project(rows)
     encoder.embedding.fit(x)
     order = iter(rng.permutation(len(x)))
@@ -163,7 +164,7 @@ def photographs(sequences: Path, out: Path) -> None:
     """Sixty of 1024 x 768 pixels: thirty, and their mirror images."""
     out.mkdir()
     for path in sorted(sequences.glob("*/img*.png")):
-        image = cv2.resize(cv2.imread(str(path)), (1024, 768), interpolation=cv2.INTER_AREA)
+        image = cv2.resize(np.asarray(cv2.imread(str(path))), (1024, 768), interpolation=cv2.INTER_AREA)
         cv2.imwrite(str(out / f"{path.parent.name}-{path.stem}.jpg"), image)
         cv2.imwrite(str(out / f"{path.parent.name}-{path.stem}-mirrored.jpg"), image[:, ::-1])
 

@@ -30,8 +30,9 @@ def synthetic_model() -> Model:
     """Vectors have the length of short ones; the rotation and the code are learned, the rest is only there."""
     vectors = synthetic_vectors(4 * SHORT, seed=2)
     encoder = Encoder(VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32)))
-    model = Model(HessianAffine(), encoder, rotation=Rotation("rotate", max_axes=SHORT).fit(vectors))
-    model.code = ITQ(BITS, iterations=5).fit(model.rotation.leading(vectors, SHORT))
+    rotation = Rotation("rotate", max_axes=SHORT).fit(vectors)
+    model = Model(HessianAffine(), encoder, rotation=rotation)
+    model.code = ITQ(BITS, iterations=5).fit(rotation.leading(vectors, SHORT))
     return model
 
 

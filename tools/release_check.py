@@ -27,8 +27,8 @@ def interpreter(version: str) -> str | None:
     if found := shutil.which(f"python{version}"):
         return found
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    if found := max(pyenv.glob(f"versions/{version}.*/bin/python"), default=None):
-        return str(found)
+    if builds := sorted(pyenv.glob(f"versions/{version}.*/bin/python")):
+        return str(builds[-1])
     if uv := shutil.which("uv"):
         answer = subprocess.run([uv, "python", "find", version], capture_output=True, text=True)
         return answer.stdout.strip() or None
