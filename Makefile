@@ -2,23 +2,24 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# One worker per core, 8 at most; each takes a run of neighbouring tests, so that fixtures of a module are mostly made once.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: test demo bench lint clean
-
-$(VENV)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
-	touch $@
-
-test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+.PHONY: demo test test-torch coverage lint bench docs wheel release-check clean
 
 demo: $(VENV)/.ready
 	$(BIN)/faemb demo --out build/demo
 
-bench: $(VENV)/.ready
-	$(BIN)/python -m benchmarks
+test: $(VENV)/.ready
+	$(PYTEST)
+
+# The tests that run on several array libraries, on PyTorch alone; it must be installed in $(VENV).
+test-torch: $(VENV)/.ready
+	$(BIN)/python -c "import torch"
+	$(PYTEST) -m torch
+
+coverage: $(VENV)/.ready
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -26,5 +27,34 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+wheel: $(VENV)/.release
+	rm -rf build/wheel
+	$(BIN)/python -m build --outdir build/wheel/dist
+	$(BIN)/python tools/wheel_check.py build/wheel
+
+# Every supported Python and the lowest allowed versions: minutes each. ALLOW_MISSING=1 passes over missing interpreters.
+release-check:
+	$(PYTHON) tools/release_check.py
+
 clean:
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+$(VENV)/.release: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[release]"
+	touch $@

@@ -56,7 +56,7 @@ def ours(rotation_invariant: bool) -> Method:
 
 def opencv_sift(rotation_invariant: bool) -> Method:
     def run(image: np.ndarray, budget: int) -> Points:
-        sift = cv2.SIFT_create(nfeatures=budget)
+        sift = cv2.SIFT.create(nfeatures=budget)
         keypoints = sift.detect(image, None)
         if not rotation_invariant:
             places = {(k.pt, k.size): k for k in keypoints}  # several angles at one place become one
@@ -112,8 +112,12 @@ def correct(first: Points, second: Points, homography: np.ndarray) -> tuple[int,
     return int((np.linalg.norm(expected - second[0][columns], axis=1) < WITHIN).sum()), len(rows)
 
 
+def read_grey(path: Path) -> np.ndarray:
+    return np.asarray(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
+
+
 def matching(folder: Path, sequence: str, name: str, method: Method, budget: int) -> Matching:
-    images = [cv2.imread(str(folder / sequence / f"img{k}.png"), cv2.IMREAD_GRAYSCALE) for k in range(1, 7)]
+    images = [read_grey(folder / sequence / f"img{k}.png") for k in range(1, 7)]
     features = [method(image, budget) for image in images]
     pairs = [
         correct(features[0], features[k - 1], np.loadtxt(folder / sequence / f"H1to{k}p.txt")) for k in range(2, 7)

@@ -137,7 +137,7 @@ def mean_average_precision(collection: Collection, images: Path) -> float:
     for number, path in enumerate(dataset.images):
         if path.name in slots:  # else it has no local features
             vectors[number] = view.vectors[slots[path.name]]
-    queries = vectors[[query.number for query in dataset.queries]]
+    queries = vectors[[query.number for query in dataset.queries if query.number is not None]]
     return measured(dataset, similarities(queries, vectors))["mAP"]
 
 
@@ -160,7 +160,7 @@ def photographs(sequences: Path, out: Path) -> None:
     """Sixty of 1024 x 768 pixels: thirty, and their mirror images."""
     out.mkdir()
     for path in sorted(sequences.glob("*/img*.png")):
-        image = cv2.resize(cv2.imread(str(path)), (1024, 768), interpolation=cv2.INTER_AREA)
+        image = cv2.resize(np.asarray(cv2.imread(str(path))), (1024, 768), interpolation=cv2.INTER_AREA)
         cv2.imwrite(str(out / f"{path.parent.name}-{path.stem}.jpg"), image)
         cv2.imwrite(str(out / f"{path.parent.name}-{path.stem}-mirrored.jpg"), image[:, ::-1])
 

@@ -50,8 +50,8 @@ def quality(folder: Path) -> Iterator[Result]:
 
 def speed(folder: Path) -> Iterator[Result]:
     """1024 x 768 pixels, one core. What is compared is measured in turns, image by image."""
-    images = [cv2.imread(str(folder / name / "img1.png"), cv2.IMREAD_GRAYSCALE) for name in affine.SEQUENCES]
-    images = [cv2.resize(image, (1024, 768), interpolation=cv2.INTER_CUBIC) for image in images]
+    photographs = [affine.read_grey(folder / name / "img1.png") for name in affine.SEQUENCES]
+    images = [cv2.resize(image, (1024, 768), interpolation=cv2.INTER_CUBIC) for image in photographs]
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     try:
@@ -71,7 +71,7 @@ def _in_turns(ours: Callable[[], object], other: Callable[[], object]) -> tuple[
 def _against_opencv(images: list[np.ndarray]) -> Iterator[Result]:
     for budget in (1000, None):
         detector = HessianAffine(max_features=budget)
-        sifts = [cv2.SIFT_create(nfeatures=len(detector.extract(image))) for image in images]
+        sifts = [cv2.SIFT.create(nfeatures=len(detector.extract(image))) for image in images]
         pairs = [
             _in_turns(partial(detector.extract, image), partial(sift.detectAndCompute, image, None))
             for image, sift in zip(images, sifts, strict=True)
@@ -121,7 +121,7 @@ def _describe(detector: HessianAffine, images: list[Source], regions: Regions) -
 
 def memory(folder: Path) -> Result:
     """Peak of a fresh process that reads a photograph of 39 megapixels (a mosaic) and extracts with no cap."""
-    tiles = [cv2.imread(str(folder / name / f"img{k}.png")) for k in (1, 2) for name in affine.SEQUENCES]
+    tiles = [np.asarray(cv2.imread(str(folder / name / f"img{k}.png"))) for k in (1, 2) for name in affine.SEQUENCES]
     row = np.concatenate([cv2.resize(tile, (1000, 800)) for tile in tiles[:7]], axis=1)
     mosaic = np.concatenate([np.roll(row, 1000 * k, axis=1) for k in range(7)])
     with tempfile.TemporaryDirectory() as scratch:

@@ -26,7 +26,8 @@ def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
 
 def synthetic_model() -> Model:
     """A model that gives vectors of that length; nothing is encoded with it."""
-    encoder = Encoder(VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32)))
+    encoder = Encoder(VLAD(8))
+    encoder.embedding_ = VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32))
     model = Model(HessianAffine(), encoder)
     model.encoder_ = encoder
     return model

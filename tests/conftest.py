@@ -5,8 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jaxtyping
-import numpy as np
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Before NumPy is imported: the workers share the cores, and threads of each that wait for the other's are slow.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 # Before the package is imported: from here on a wrong shape is an error at the call that made it.
@@ -39,7 +45,11 @@ def data() -> Path:
     pytest.skip(reason)
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda backend: backend.name)
+def _marks(backend: Backend) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.torch] if backend.name.startswith("torch") else []
+
+
+@pytest.fixture(params=[pytest.param(backend, id=backend.name, marks=_marks(backend)) for backend in BACKENDS])
 def backend(request: pytest.FixtureRequest) -> Backend:
     """Each array library that is installed: NumPy always, PyTorch on the CPU and on a GPU where there is one."""
     return request.param

@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
+from faemb import presets
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -20,6 +22,7 @@ def blobs(rng: np.random.Generator) -> np.ndarray:
 def test_the_example_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
     code = code.replace('device="cuda"', 'device="cpu"')  # not every machine has one
+    monkeypatch.setitem(presets.COLLECTION, "small", 2)  # a quarter of the anchors; test_encoder.py takes all
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"photos": [blobs(rng) for _ in range(14)]}
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102

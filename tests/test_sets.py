@@ -97,6 +97,7 @@ def test_mixed_precision_becomes_the_widest(backend: Backend, images: list[np.nd
     assert_same(sets, mixed)
 
 
+@pytest.mark.torch
 @pytest.mark.skipif(len(BACKENDS) < 2, reason="needs a second array library: pip install faemb[torch]")
 def test_arrays_of_two_libraries_are_refused(images: list[np.ndarray]) -> None:
     first, second = BACKENDS[:2]

@@ -220,6 +220,7 @@ def test_rotation_of_sinkhorn_pooling_is_learned_from_democratically_pooled_imag
     assert np.abs(clipped.images - exact.images).max() > 1e-3
 
 
+@pytest.mark.torch
 def test_learned_and_pooled_on_a_device(place, tmp_path):
     """The device is used to learn as well; PyTorch on the CPU stands for a GPU."""
     pytest.importorskip("torch")

@@ -690,7 +690,7 @@ def ours(path: Path, rotation_invariant: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def opencv(path: Path) -> tuple[np.ndarray, np.ndarray]:
     image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
-    keypoints, descriptors = cv2.SIFT_create(1000).detectAndCompute(image, None)
+    keypoints, descriptors = cv2.SIFT.create(1000).detectAndCompute(image, None)
     return np.array([keypoint.pt for keypoint in keypoints]), root_sift(descriptors)
 
 

@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from small_datasets import write_images, write_table
 
 from faemb.benchmark.datasets import Sum, checked, open_dataset
 from faemb.errors import InputError
+from small_datasets import write_images, write_table
 
 HEADER = "query\trelevant\tjunk"
 

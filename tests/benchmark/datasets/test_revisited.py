@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_datasets import asked, write_images
 
 from faemb.benchmark.datasets import Dataset, open_dataset
 from faemb.errors import InputError
 from faemb.evaluation import mean_average_precision
 from faemb.features.region import Box
+from small_datasets import asked, write_images
 
 IMAGES = ["c", "a", "b", "d", "e"]
 LABELS: dict[str, Any] = {

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from small_datasets import asked, write_images, write_table
 
 from faemb.benchmark.datasets import STANDARD, open_dataset
 from faemb.errors import InputError
 from faemb.features.region import Box
+from small_datasets import asked, write_images, write_table
 
 HEADER = "query\trelevant\tjunk"
 

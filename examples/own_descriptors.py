@@ -1,0 +1,34 @@
+"""Encode images with descriptors of your own: any list of (number of descriptors, d) arrays can be encoded."""
+
+import cv2
+import numpy as np
+
+from faemb import VLAD, Encoder, Projection, Whitening
+from faemb.demo import installed_photographs, light
+
+
+def describe(pixels: np.ndarray) -> np.ndarray:
+    """SIFT of OpenCV, as any other extractor: one row per keypoint."""
+    _, descriptors = cv2.SIFT.create(nfeatures=300).detectAndCompute(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), None)
+    return descriptors
+
+
+def main() -> None:
+    photographs = installed_photographs()[-10:]
+    encoder = Encoder(
+        VLAD(8, unit_residuals=True),
+        projection=Projection(32, unit_before=True),  # principal components of the descriptors
+        whitening=Whitening(),
+        pooling="democratic",
+    )
+    encoder.fit([describe(photograph.pixels) for photograph in photographs])
+
+    vectors = encoder.encode([describe(photograph.pixels) for photograph in photographs])
+    queries = encoder.encode([describe(light(photograph.pixels)) for photograph in photographs])  # in evening light
+    similarity = queries @ vectors.T  # unit-length rows: the inner product is the cosine
+    found = int(np.sum(similarity.argmax(axis=1) == np.arange(len(photographs))))
+    print(f"{found} of {len(photographs)} darkened photographs find their original")
+
+
+if __name__ == "__main__":
+    main()

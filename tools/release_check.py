@@ -1,0 +1,88 @@
+"""Run the test suite on every supported Python and on the lowest allowed versions of all dependencies.
+
+    python tools/release_check.py [PART_OF_TESTS ...]
+
+Each run has a fresh virtual environment under build/release-check and prints the versions it ran on. The check fails if
+an interpreter is not on this machine, unless ALLOW_MISSING=1 is set.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PLACE = ROOT / "build" / "release-check"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYTHONS = [line.rsplit(" ", 1)[1] for line in PROJECT["classifiers"] if re.search(r":: Python :: \d+\.\d+$", line)]
+OLDEST = PYTHONS[0]
+WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
+
+
+def interpreter(version: str) -> str | None:
+    """An executable of this Python version: on the PATH, from pyenv, or from uv."""
+    if found := shutil.which(f"python{version}"):
+        return found
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    if builds := sorted(pyenv.glob(f"versions/{version}.*/bin/python")):
+        return str(builds[-1])
+    if uv := shutil.which("uv"):
+        answer = subprocess.run([uv, "python", "find", version], capture_output=True, text=True)
+        return answer.stdout.strip() or None
+    return None
+
+
+def lowest_versions() -> list[str]:
+    """Pins of every direct dependency, extras included, to its lower bound."""
+    extras = PROJECT["optional-dependencies"].values()
+    requirements = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
+    bounds = [re.match(r"([\w-]+)(?:\[.*\])?>=([\w.]+)", line) for line in requirements]
+    return sorted({f"{bound[1]}=={bound[2]}" for bound in bounds if bound})
+
+
+def install(python: str, name: str, *, pins: list[str]) -> Path:
+    """The Python of a fresh environment that holds faemb and what its tests need."""
+    environment = PLACE / name
+    subprocess.run([python, "-m", "venv", "--clear", environment], check=True)
+    constraints = PLACE / f"{name}.txt"
+    constraints.write_text("".join(f"{pin}\n" for pin in pins), encoding="utf-8")
+    inside = environment / "bin" / "python"
+    subprocess.run([inside, "-m", "pip", "install", "--quiet", "--upgrade", "pip"], check=True)
+    wanted = ["--constraint", str(constraints), "--editable", f"{ROOT}[test]"]
+    subprocess.run([inside, "-m", "pip", "install", "--quiet", *wanted], check=True)
+    return inside
+
+
+def check(version: str, name: str, tests: list[str], *, pins: list[str]) -> str:
+    """The outcome of one run, in words."""
+    python = interpreter(version)
+    if python is None:
+        return f"not run: no python{version} found"
+    print(f"\n=== {name}: {python}", flush=True)
+    try:
+        inside = install(python, name, pins=pins)
+        for line in (["--version"], ["-m", "pip", "freeze", "--exclude-editable"]):
+            subprocess.run([inside, *line], check=True)
+        subprocess.run([inside, "-m", "pytest", *WORKERS, *tests], check=True, cwd=ROOT)
+    except subprocess.CalledProcessError as error:
+        return f"failed: {' '.join(map(str, error.cmd))}"
+    return "passed"
+
+
+def main(tests: list[str]) -> int:
+    PLACE.mkdir(parents=True, exist_ok=True)
+    outcomes = {f"python{version}": check(version, f"python{version}", tests, pins=[]) for version in PYTHONS}
+    name = f"python{OLDEST}-lowest"
+    outcomes[name] = check(OLDEST, name, tests, pins=lowest_versions())
+    print()
+    for name, outcome in outcomes.items():
+        print(f"{name:20} {outcome}")
+    accepted = ("passed", "not run") if os.environ.get("ALLOW_MISSING") == "1" else ("passed",)
+    return 0 if all(outcome.startswith(accepted) for outcome in outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
