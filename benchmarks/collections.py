@@ -147,6 +147,7 @@ def timed_only(name: str, images: Path) -> Model:
     rows = np.concatenate([extractor.extract(path).descriptors for path in sorted(images.rglob("*.jpg"))[:200]])
     model = new_model(name=name, variant="released")
     encoder = model.encoder.clone()
+    assert encoder.projection is not None  # noqa: S101  (every preset has one)
     encoder.projection_ = encoder.projection.clone().fit(rows)
     x = encoder.projection_.project(rows)
     encoder.embedding_ = encoder.embedding.clone().fit(x)

@@ -38,7 +38,7 @@ def synthetic_collection(folder: Path, vectors: np.ndarray) -> None:
     Collection.create(folder, model).close()
     layout = Layout(folder)
     catalogue = Catalogue(layout.catalogue)
-    blank = {"hash": "", "bytes": 0, "changed": 0, "width": 1, "height": 1}
+    blank: dict[str, str | int] = {"hash": "", "bytes": 0, "changed": 0, "width": 1, "height": 1}
     with only_writer(layout):
         writer = Writer(layout, catalogue)
         for start in range(0, len(vectors), 4096):

@@ -18,7 +18,8 @@ EMBEDDINGS: dict[str, Embedding] = {
 def main() -> None:
     extractor = HessianAffine(max_features=150)
     with tempfile.TemporaryDirectory() as folder:
-        groups = render_views(Path(folder), photographs=installed_photographs()[:6])
+        photographs = dict(list(installed_photographs().items())[:6])
+        groups = render_views(Path(folder), photographs)
         sets = [extractor.extract(path).descriptors for group in groups for path in group]
 
     # Each original is a query: its other views are relevant, and it is dropped from its own ranking.

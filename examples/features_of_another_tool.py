@@ -7,23 +7,22 @@ import cv2
 import numpy as np
 
 from faemb import Encoder, FastFAemb, Projection, Whitening, read_features
-from faemb.demo import Photograph, installed_photographs
+from faemb.demo import installed_photographs
 from faemb.features import root_sift
 
 
-def save_as_another_tool_would(photograph: Photograph, folder: Path) -> Path:
+def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
     """SIFT of OpenCV in an .npz with `keypoints` and `descriptors`; .siftgeo, .sift and .fvecs are read too."""
-    grey = cv2.cvtColor(photograph.pixels, cv2.COLOR_RGB2GRAY)
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     keypoints, descriptors = cv2.SIFT.create(nfeatures=300).detectAndCompute(grey, None)
-    path = folder / f"{photograph.name}.npz"
     np.savez(path, keypoints=[keypoint.pt for keypoint in keypoints], descriptors=descriptors)
     return path
 
 
 def main() -> None:
-    photographs = installed_photographs()[-10:]
-    with tempfile.TemporaryDirectory() as temporary:
-        files = [save_as_another_tool_would(photograph, Path(temporary)) for photograph in photographs]
+    photographs = list(installed_photographs().items())[-10:]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [save_as_another_tool_would(pixels, Path(folder) / f"{name}.npz") for name, pixels in photographs]
         features = [read_features(file) for file in files]
 
     sets = [root_sift(image.descriptors) for image in features]  # descriptors are read as they are stored

@@ -14,17 +14,17 @@ def describe(pixels: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    photographs = installed_photographs()[-10:]
+    photographs = list(installed_photographs().values())[-10:]
     encoder = Encoder(
         VLAD(8, unit_residuals=True),
         projection=Projection(32, unit_before=True),  # principal components of the descriptors
         whitening=Whitening(),
         pooling="democratic",
     )
-    encoder.fit([describe(photograph.pixels) for photograph in photographs])
+    encoder.fit([describe(pixels) for pixels in photographs])
 
-    vectors = encoder.encode([describe(photograph.pixels) for photograph in photographs])
-    queries = encoder.encode([describe(light(photograph.pixels)) for photograph in photographs])  # in evening light
+    vectors = encoder.encode([describe(pixels) for pixels in photographs])
+    queries = encoder.encode([describe(light(pixels)) for pixels in photographs])  # in evening light
     similarity = queries @ vectors.T  # unit-length rows: the inner product is the cosine
     found = int(np.sum(similarity.argmax(axis=1) == np.arange(len(photographs))))
     print(f"{found} of {len(photographs)} darkened photographs find their original")

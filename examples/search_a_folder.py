@@ -3,16 +3,15 @@
 import tempfile
 from pathlib import Path
 
-from faemb.collection import Collection, new_model
+from faemb import Collection, HessianAffine, new_model
 from faemb.demo import installed_photographs, render_views
-from faemb.features import HessianAffine
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         # Any folder of pictures will do; this one holds seven views of each of three installed photographs.
         folder = Path(temporary) / "photos"
-        groups = render_views(folder, photographs=installed_photographs()[:3])
+        groups = render_views(folder, dict(list(installed_photographs().items())[:3]))
         query = groups[0][0]
 
         with Collection.create(Path(temporary) / "photos.faemb", new_model(HessianAffine(max_features=200))) as photos:

@@ -12,6 +12,7 @@ PROMISED = {
     "own_descriptors.py": "darkened photographs find their original",
     "compare_embeddings.py": "F-FAemb",
     "features_of_another_tool.py": "images, ",
+    "scikit_learn_pipeline.py": "nearest to the query: photograph 4",
 }
 MOST_LINES = 60
 
