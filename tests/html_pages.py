@@ -1,12 +1,12 @@
-"""An HTML page as tests look at it."""
+"""An HTML page as a list of elements, for tests."""
 
 from html.parser import HTMLParser
 
 VOID = {"meta", "img", "image", "use", "path"}
 
 
-class Elements(HTMLParser):
-    """Elements in their order with their attributes and text; refuses tags that do not match."""
+class Page(HTMLParser):
+    """Elements in document order with their attributes and text; fails where tags do not match."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -31,3 +31,18 @@ class Elements(HTMLParser):
     def handle_data(self, data: str) -> None:
         for place in self._open:
             self.elements[place][2].append(data)
+
+    def attributes(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes, _ in self.elements if name == tag]
+
+    def texts(self, tag: str, kind: str = "") -> list[str]:
+        """Texts of the elements of a tag and, if given, a class."""
+        return [
+            "".join(text).strip()
+            for name, attributes, text in self.elements
+            if name == tag and (not kind or kind in attributes.get("class", "").split())
+        ]
+
+    def cells(self, column: str) -> list[str]:
+        """Texts of the table cells of a column."""
+        return ["".join(text).strip() for _, has, text in self.elements if has.get("data-name") == column]

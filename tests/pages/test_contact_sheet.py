@@ -16,21 +16,9 @@ from faemb.collection import Answer, Group, Hit
 from faemb.errors import InputError
 from faemb.pages.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
 from faemb.pages.document import save_page
-from html_pages import Elements
+from html_pages import Page
 
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
-
-
-class Page(Elements):
-    def attributes(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes, _ in self.elements if name == tag]
-
-    def texts(self, tag: str, kind: str | None = None) -> list[str]:
-        return [
-            "".join(text).strip()
-            for name, attributes, text in self.elements
-            if name == tag and (kind is None or kind in attributes.get("class", "").split())
-        ]
 
 
 def photo(path: Path, width: int = 300, height: int = 200, colour: tuple[int, int, int] = (200, 40, 40), **how) -> Path:

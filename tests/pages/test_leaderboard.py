@@ -11,21 +11,10 @@ from faemb.benchmark.provenance import CAUTION, facts
 from faemb.benchmark.run import FILE, Row, Run, Used
 from faemb.errors import FormatError
 from faemb.pages.leaderboard import leaderboard
-from html_pages import Elements
+from html_pages import Page
 from made_up_runs import HOSTILE, row, run
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
-
-
-class Page(Elements):
-    def texts(self, tag: str, kind: str = "") -> list[str]:
-        return ["".join(text) for name, has, text in self.elements if name == tag and kind in has.get("class", "")]
-
-    def attributes(self, tag: str, name: str) -> list[str]:
-        return [has[name] for each, has, _ in self.elements if each == tag and name in has]
-
-    def cells(self, column: str) -> list[str]:
-        return ["".join(text) for _, has, text in self.elements if has.get("data-name") == column]
 
 
 @pytest.fixture
@@ -72,8 +61,8 @@ def test_lists_are_kept_apart_by_checksum(folder: Path) -> None:
 def test_every_run_says_what_was_used(folder: Path) -> None:
     page = shown(folder, run(), run(title="Another"))
     assert page.texts("dd") == [text for _, text in facts(run())] * 2
-    assert page.attributes("summary", "id") == ["run-1", "run-2"]
-    assert set(page.attributes("a", "href")) == {"#run-1", "#run-2"}
+    assert [each["id"] for each in page.attributes("summary")] == ["run-1", "run-2"]
+    assert {each["href"] for each in page.attributes("a")} == {"#run-1", "#run-2"}
     assert page.texts("p", "caution") == [CAUTION]
 
 
@@ -91,8 +80,8 @@ def test_plots_are_part_of_the_page(folder: Path) -> None:
     (folder / "run0").mkdir()
     (folder / "run0" / "plot.png").write_bytes(PNG)
     (folder / "run0" / "other.png").write_bytes(b"<script>")
-    (source,) = shown(folder, run()).attributes("img", "src")
-    assert source == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    (image,) = shown(folder, run()).attributes("img")
+    assert image["src"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 
 def test_hostile_names_stay_text_and_nothing_is_loaded(folder: Path) -> None:
