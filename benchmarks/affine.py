@@ -20,8 +20,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from faemb.features.hessian_affine import HessianAffine
-from faemb.features.root_sift import root_sift
+from faemb.features.hessian_affine import HessianAffine, root_sift
 
 SEQUENCES = ("graf", "boat", "bikes", "leuven", "ubc")
 WITHIN = 3.0

@@ -14,8 +14,7 @@ from files_reference import assert_refused, assert_same, some_features
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_npz, read_npz_header, write_npz
 from faemb.features.files.reading import LARGEST_BYTES
-from faemb.features.files.shapes import without_geometry
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import LocalFeatures, without_geometry
 
 
 @pytest.fixture

@@ -9,13 +9,12 @@ extract_folder("photos", "features", HessianAffine())        many images, on all
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 from faemb.features.extractor import Extractor
 from faemb.features.files import read_features
-from faemb.features.hessian_affine import HessianAffine
+from faemb.features.hessian_affine import HessianAffine, root_sift
 from faemb.features.image import Image, read_image
 from faemb.features.job import Summary, extract_folder
 from faemb.features.local_features import LocalFeatures
 from faemb.features.region import Box, parse_box
 from faemb.features.registry import DETECTORS, make_extractor
-from faemb.features.root_sift import root_sift
 
 __all__ = [
     "DETECTORS",

@@ -4,7 +4,7 @@ An extractor is a component: its constructor's keywords are its settings, and se
 where there is one) give a fingerprint that is stored wherever features or vectors are stored.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from faemb.features.image import Image, ImageLike, as_image, require_max_side
 from faemb.features.local_features import LocalFeatures
 
 
-class Extractor(Component):
+class Extractor(Component, ABC):
     max_side: int | None
     """Every extractor has this setting: larger images are first reduced to it; None for no limit."""
 

@@ -1,11 +1,15 @@
-"""What the extractors of this folder share: a network, its checks, and a fingerprint that is computed once."""
+"""What the extractors of this package share: a network, its checks, its fingerprint, and vectors as features."""
 
 from typing import Any
 
-from faemb import persistence
+import numpy as np
+from jaxtyping import Float
+
+from faemb import normalise, persistence
 from faemb.features.cnn.network import Network
+from faemb.features.cnn.preprocessing import Size
 from faemb.features.extractor import Extractor
-from faemb.features.image import require_max_side
+from faemb.features.local_features import LocalFeatures
 from faemb.settings import require_kind
 
 
@@ -14,9 +18,9 @@ class _NetworkExtractor(Extractor):
     unit_length: bool
 
     def check_settings(self) -> None:
+        super().check_settings()
         require_kind("network", self.network, Network, optional=False)
         require_kind("unit_length", self.unit_length, bool, optional=False)
-        require_max_side(self.max_side)
         self.network.check_settings()
 
     @property
@@ -28,3 +32,12 @@ class _NetworkExtractor(Extractor):
         if known is None or known[0] != tree or known[1] is not program:
             known = self._known = tree, program, persistence.fingerprint_of(tree, arrays)
         return known[2]
+
+
+def directed(
+    vectors: Float[np.ndarray, "N d"], frames: Float[np.ndarray, "N 6"], image_size: Size, *, unit: bool
+) -> LocalFeatures:
+    """Features with their lengths as scores; of unit length, without those that have none, if asked for."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    features = LocalFeatures(normalise.unit_length(vectors) if unit else vectors, frames, lengths, image_size)
+    return features.select(lengths > 0) if unit else features

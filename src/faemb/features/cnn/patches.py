@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.errors import FormatError, InputError
-from faemb.features.cnn.extractor import _NetworkExtractor
-from faemb.features.cnn.grid import directed
+from faemb.features.cnn.extractor import _NetworkExtractor, directed
 from faemb.features.cnn.network import Network
 from faemb.features.image import DEFAULT_MAX_SIDE, Image
 from faemb.features.local_features import LocalFeatures

@@ -30,8 +30,7 @@ from faemb.features.files.reading import (
     require_numeric,
     require_shape,
 )
-from faemb.features.files.shapes import discs, points
-from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.local_features import LocalFeatures, discs, frames_from, points
 from faemb.runtime.storage import replacing
 
 KEYPOINTS = "/keypoints"

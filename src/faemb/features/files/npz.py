@@ -27,8 +27,7 @@ from faemb.features.files.reading import (
     require_finite,
     require_shape,
 )
-from faemb.features.files.shapes import points
-from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.local_features import LocalFeatures, frames_from, points
 from faemb.runtime.storage import replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")

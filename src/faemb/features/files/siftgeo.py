@@ -18,8 +18,7 @@ from jaxtyping import Float
 from faemb.errors import FormatError
 from faemb.features.files.reading import CURE, UNKNOWN_SIZE, AnyPath, numbers, require_finite
 from faemb.features.files.records import read_records
-from faemb.features.files.shapes import discs
-from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.local_features import LocalFeatures, discs, frames_from
 
 GEOMETRY = 9
 SIFT_WIDTH = 128

@@ -14,8 +14,7 @@ from faemb.arrays import as_matrix, to_numpy
 from faemb.errors import InputError
 from faemb.features.files.reading import LARGEST_WIDTH, UNKNOWN_SIZE, AnyPath, numbers
 from faemb.features.files.records import read_records, record_layout
-from faemb.features.files.shapes import without_geometry
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import LocalFeatures, without_geometry
 from faemb.runtime.storage import replacing
 
 COMPONENTS = {".fvecs": "<f4", ".bvecs": "u1"}

@@ -14,16 +14,15 @@ from jaxtyping import Bool, Float, Int
 
 from faemb.errors import InputError
 from faemb.features.extractor import Extractor
-from faemb.features.hessian_affine import sift
 from faemb.features.hessian_affine.adaptation import adapted
 from faemb.features.hessian_affine.extrema import extrema
 from faemb.features.hessian_affine.orientation import orientations
 from faemb.features.hessian_affine.patches import Gradients, Source, gradients, sources
 from faemb.features.hessian_affine.pyramid import Octave, octaves
+from faemb.features.hessian_affine.sift import DIMENSION, root_sift, sift
 from faemb.features.image import DEFAULT_MAX_SIDE, Image
 from faemb.features.image.levels import MOST_SIDE
-from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.features.root_sift import root_sift
+from faemb.features.local_features import LocalFeatures, frames_from, rotations
 from faemb.settings import require_flag, require_number, require_whole
 
 _SPARE, _SPARE_AT_LEAST = 1.6, 32
@@ -98,10 +97,6 @@ class HessianAffine(Extractor):
         self.iterations, self.convergence = iterations, convergence
         self.measurement, self.patch = measurement, patch
 
-    @property
-    def width(self) -> int:
-        return sift.WIDTH
-
     def check_settings(self) -> None:
         super().check_settings()
         if self.max_features is not None:
@@ -132,7 +127,7 @@ class HessianAffine(Extractor):
         regions = self.regions(pyramid, keypoints, size)
         parts = list(self.described(sources(grey, pyramid, self.sigma), regions))
         if not parts:
-            return LocalFeatures.none(self.width, size)
+            return LocalFeatures.none(DIMENSION, size)
         centres, shapes, scores, descriptors = (np.concatenate(part) for part in zip(*parts, strict=True))
         features = LocalFeatures(descriptors, frames_from(centres, shapes), scores.astype(np.float32), size)
         return features.select(slice(self.max_features))
@@ -194,17 +189,15 @@ class HessianAffine(Extractor):
             if self.rotation_invariant:
                 block = turned(block, seen)
                 seen = gradients(images, block.centres, block.shapes, side)
-            descriptors = sift.sift(seen)
+            descriptors = sift(seen)
             yield (*block, root_sift(descriptors) if self.root else descriptors)
 
 
 def turned(regions: Regions, seen: Gradients) -> Regions:
     """A region for every dominant orientation of its patch, with the patch's x axis along it."""
     which, angle = orientations(seen)
-    cosine, sine = np.cos(angle), np.sin(angle)
-    rotation = np.stack([cosine, -sine, sine, cosine], axis=-1).reshape(-1, 2, 2)
     chosen = regions.select(which)
-    return chosen._replace(shapes=chosen.shapes @ rotation)
+    return chosen._replace(shapes=chosen.shapes @ rotations(angle))
 
 
 def upright(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, "N 2 2"]:
