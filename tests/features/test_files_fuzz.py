@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from files_reference import ellipses, oxford_text, siftgeo_bytes, some_features, vecs_bytes
+from files_reference import ellipses, oxford_text, siftgeo_bytes, some_cells, some_features, vecs_bytes
 
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_hloc, read_hloc_image, read_npz_header, write_hloc, write_npz
@@ -34,7 +34,7 @@ def bvecs(path: Path, rng: np.random.Generator) -> None:
 
 
 def npz(path: Path, rng: np.random.Generator) -> None:
-    write_npz(path, some_features(rng, 3), image_hash="abc")
+    write_npz(path, some_cells(rng, 3), image_hash="abc")
 
 
 def plain_npz(path: Path, rng: np.random.Generator) -> None:
@@ -42,7 +42,7 @@ def plain_npz(path: Path, rng: np.random.Generator) -> None:
 
 
 def hloc(path: Path, rng: np.random.Generator) -> None:
-    write_hloc(path, [("1.jpg", some_features(rng, 2)), ("db/2.jpg", some_features(rng, 3))])
+    write_hloc(path, [("1.jpg", some_features(rng, 2)), ("db/2.jpg", some_cells(rng, 3))])
 
 
 FILES: dict[str, tuple[str, Callable[[Path, np.random.Generator], None]]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from files_reference import assert_refused, assert_same, some_features
+from files_reference import assert_refused, assert_same, some_cells, some_features
 
 from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.files import hloc_names, read_features, read_hloc, read_hloc_image, write_hloc
@@ -35,6 +35,7 @@ def one(path: Path) -> LocalFeatures:
 
 def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> None:
     items = {name: some_features(rng, count) for name, count in {"b.jpg": 3, "db/2.jpg": 5, "db/day/1.jpg": 0}.items()}
+    items["map.jpg"] = some_cells(rng)
     write_hloc(path, items.items())
     read = dict(read_hloc(path))
     assert list(read) == hloc_names(path) == sorted(items)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from files_reference import assert_refused, assert_same, some_features
+from files_reference import assert_refused, assert_same, some_cells, some_features
 
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_npz, read_npz_header, write_npz
@@ -43,6 +43,35 @@ def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> 
     write_npz(path, features, image_hash="abc")
     assert_same(read_features(path), features)
     assert read_npz_header(path) == ("a fingerprint", "abc")
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_grids_are_read_again(rng: np.random.Generator, path: Path, count: int) -> None:
+    features = some_cells(rng, count)
+    write_npz(path, features)
+    assert_same(read_npz(path), features)
+
+
+def refused_grids() -> dict[str, dict[str, np.ndarray]]:
+    sizes, cells = np.array([[4, 5], [3, 3]]), np.zeros((5, 3), int)
+    return {
+        "sizes alone": {"grid_sizes": sizes},
+        "cells alone": {"grid_cells": cells},
+        "another shape": {"grid_sizes": sizes[:, :1], "grid_cells": cells},
+        "too few cells": {"grid_sizes": sizes, "grid_cells": cells[:4]},
+        "no such map": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [2, 0, 0])},
+        "no such row": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [1, 3, 0])},
+        "negative": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [0, 0, -1])},
+        "empty map": {"grid_sizes": sizes * [1, 0], "grid_cells": cells},
+        "fractions": {"grid_sizes": sizes, "grid_cells": cells + 0.5},
+    }
+
+
+@pytest.mark.parametrize("case", refused_grids())
+def test_grids_that_do_not_fit_the_features_are_refused(rng: np.random.Generator, path: Path, case: str) -> None:
+    arrays = {"frames": np.zeros((5, 6)), "descriptors": np.zeros((5, 3))} | refused_grids()[case]
+    archive(path, **{name: npy(array) for name, array in arrays.items()})
+    assert_refused(read_npz, path, "grid")
 
 
 @pytest.mark.parametrize("width", [0, 128])

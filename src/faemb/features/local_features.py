@@ -9,13 +9,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from faemb.errors import InputError
 from faemb.features.region import checked_box
 
 ANY_SIZE = (1 << 31, 1 << 31)
 """For an image of unknown size: a box is taken as it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """The feature maps, one per scale, that features are cells of."""
+
+    sizes: Int[np.ndarray, "S 2"]
+    """Rows and columns of each map."""
+    cells: Int[np.ndarray, "N 3"]
+    """For each feature the index of its map, and its row and column there."""
+
+    def select(self, rows: np.ndarray | slice) -> "Grids":
+        return replace(self, cells=self.cells[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +42,8 @@ class LocalFeatures:
     """Width and height of the original image; (0, 0) where another tool's file does not say."""
     fingerprint: str = ""
     """Of the extractor and its settings; empty for features of unknown origin, such as another tool's."""
+    grids: Grids | None = None
+    """Of features that are cells of feature maps; None for all others."""
 
     @classmethod
     def none(cls, width: int, image_size: tuple[int, int]) -> "LocalFeatures":
@@ -49,7 +64,13 @@ class LocalFeatures:
 
     def select(self, rows: np.ndarray | slice) -> "LocalFeatures":
         """These features, in this order."""
-        return replace(self, descriptors=self.descriptors[rows], frames=self.frames[rows], scores=self.scores[rows])
+        return replace(
+            self,
+            descriptors=self.descriptors[rows],
+            frames=self.frames[rows],
+            scores=self.scores[rows],
+            grids=self.grids and self.grids.select(rows),
+        )
 
     def inside(self, box: Sequence[float]) -> "LocalFeatures":
         """The features whose centre lies in the box x1, y1, x2, y2; nothing is extracted again."""

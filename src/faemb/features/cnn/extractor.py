@@ -9,7 +9,7 @@ from faemb import normalise, persistence
 from faemb.features.cnn.network import Network
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.extractor import Extractor
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import Grids, LocalFeatures
 from faemb.settings import require_kind
 
 
@@ -35,9 +35,15 @@ class _NetworkExtractor(Extractor):
 
 
 def directed(
-    vectors: Float[np.ndarray, "N d"], frames: Float[np.ndarray, "N 6"], image_size: Size, *, unit: bool
+    vectors: Float[np.ndarray, "N d"],
+    frames: Float[np.ndarray, "N 6"],
+    image_size: Size,
+    *,
+    unit: bool,
+    grids: Grids | None = None,
 ) -> LocalFeatures:
-    """Features with their lengths as scores; of unit length, without those that have none, if asked for."""
+    """Features scored by the lengths of their vectors; with `unit`, vectors of unit length and none that is zero."""
     lengths = np.linalg.norm(vectors, axis=1)
-    features = LocalFeatures(normalise.unit_length(vectors) if unit else vectors, frames, lengths, image_size)
+    descriptors = normalise.unit_length(vectors) if unit else vectors
+    features = LocalFeatures(descriptors, frames, lengths, image_size, grids=grids)
     return features.select(lengths > 0) if unit else features

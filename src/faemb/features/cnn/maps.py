@@ -21,7 +21,7 @@ from faemb.features.cnn.extractor import _NetworkExtractor, directed
 from faemb.features.cnn.network import Network
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.image import DEFAULT_MAX_SIDE, Image, ImageLike, as_image
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import Grids, LocalFeatures
 from faemb.settings import require_number, require_whole
 
 Map = Float[np.ndarray, "d h w"]
@@ -71,8 +71,9 @@ class _Grid(_NetworkExtractor):
     def describe(self, image: Image) -> LocalFeatures:
         maps = [self._map(image, scale) for scale in self.scales]
         vectors = np.concatenate([each.reshape(len(each), -1).T for each in maps])
-        frames = np.concatenate([cell_frames(each.shape[1], each.shape[2], image) for each in maps])
-        features = directed(vectors, frames, image.size, unit=self.unit_length)
+        sizes = [each.shape[1:] for each in maps]
+        frames = np.concatenate([cell_frames(h, w, image) for h, w in sizes])
+        features = directed(vectors, frames, image.size, unit=self.unit_length, grids=grids_of(sizes))
         return features.select(np.argsort(-features.scores, kind="stable")[: self.max_features])
 
     def map(self, image: ImageLike, scale: float = 1.0) -> Map:
@@ -119,6 +120,12 @@ class CnnTokens(_Grid):
                 f"{h} * {w}: set prefix_tokens, and multiple to the side of its patches"
             )
         return output[0, prefix:].T.reshape(-1, h, w)
+
+
+def grids_of(sizes: Sequence[tuple[int, int]]) -> Grids:
+    """Every cell of maps of these rows and columns, row by row."""
+    cells = [np.insert(np.indices(size).reshape(2, -1).T, 0, index, axis=1) for index, size in enumerate(sizes)]
+    return Grids(np.array(sizes, np.int32), np.concatenate(cells).astype(np.int32))
 
 
 def cell_frames(h: int, w: int, image: Image) -> Float[np.ndarray, "N 6"]:

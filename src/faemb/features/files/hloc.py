@@ -6,8 +6,8 @@ A group holds keypoints (N, 2), descriptors (d, N), perhaps scores (N), image_si
 
     A = scale R(ori);       without scales the extent is unknown, and A is a disc of one pixel's radius
 
-Files written here also hold `frames` (N, 6), which are then taken as they are, and the attribute `fingerprint`, so
-that nothing is lost on the way there and back. Images come in the order of their names.
+Files written here also hold `frames` (N, 6), which are then taken as they are, the grids of feature maps as in .npz
+files, and the attribute `fingerprint`: reading them again gives the same features. Images come in order of name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,9 +20,12 @@ from jaxtyping import Float
 from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.files.reading import (
     CURE,
+    GRIDS,
     AnyPath,
     damage_explained,
     float32,
+    grid_arrays,
+    grids_in,
     image_size,
     numbers,
     require_affordable,
@@ -34,7 +37,7 @@ from faemb.features.local_features import LocalFeatures, discs, frames_from, poi
 from faemb.runtime.storage import replacing
 
 KEYPOINTS = "/keypoints"
-DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames")
+DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames", *GRIDS)
 LONGEST_FINGERPRINT = 1024
 
 Arrays = dict[str, np.ndarray]
@@ -85,7 +88,8 @@ def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     require_shape(descriptors, (count, None), "descriptors (turned to rows)", source)
     scores = numbers(arrays.get("scores", np.zeros(count)), "scores", source)
     require_shape(scores, (count,), "scores", source)
-    return LocalFeatures(descriptors, frames, scores, image_size(arrays.get("image_size"), source), fingerprint)
+    size, grids = image_size(arrays.get("image_size"), source), grids_in(arrays, count, source)
+    return LocalFeatures(descriptors, frames, scores, size, fingerprint, grids)
 
 
 def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
@@ -161,6 +165,7 @@ def _datasets(features: LocalFeatures) -> Arrays:
         "scores": features.scores,
         "image_size": np.array(features.image_size, np.int64),
         "frames": features.frames,
+        **grid_arrays(features),
     }
 
 

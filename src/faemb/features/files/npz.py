@@ -1,10 +1,13 @@
-"""One image's features as .npz: this package's own file, and the plain convention of others.
+"""One image's features as .npz: this package's own format, and the common convention of other tools.
 
 Ours holds descriptors (N, d), frames (N, 6), scores (N), image_size (2), and two texts: the fingerprint of the
-extractor and the hash of the image file. Others' hold descriptors, desc or des, as rows or as columns, beside
-keypoints, kpts or xy (N, 2), and perhaps scores; their keypoints have no extent, and get discs of one pixel's radius.
+extractor and the hash of the image file. Features that are cells of S feature maps have grid_sizes (S, 2), rows and
+columns of each map, and grid_cells (N, 3), each feature's map, row and column.
 
-Nothing is unpickled, and no array is read whose claimed size is not plausible.
+Files of other tools hold descriptors, desc or des, as rows or as columns, beside keypoints, kpts or xy (N, 2), and
+perhaps scores; their keypoints have no extent and become discs with a radius of one pixel.
+
+Nothing is unpickled, and an array whose declared size is implausible is not read.
 """
 
 import math
@@ -18,9 +21,12 @@ from jaxtyping import Float
 from faemb.errors import FormatError
 from faemb.features.files.reading import (
     CURE,
+    GRIDS,
     AnyPath,
     damage_explained,
     float32,
+    grid_arrays,
+    grids_in,
     image_size,
     numbers,
     require_affordable,
@@ -33,7 +39,7 @@ from faemb.runtime.storage import replacing
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")
 TEXTS = ("fingerprint", "image_hash")
-ARRAYS = (*DESCRIPTORS, *KEYPOINTS, "frames", "scores", "image_size")
+ARRAYS = (*DESCRIPTORS, *KEYPOINTS, "frames", "scores", "image_size", *GRIDS)
 
 Arrays = dict[str, np.ndarray]
 
@@ -56,6 +62,7 @@ def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> N
             frames=features.frames.astype(np.float32, copy=False),
             scores=features.scores.astype(np.float32, copy=False),
             image_size=np.array(features.image_size, np.int64),
+            **grid_arrays(features),
         )
 
 
@@ -67,7 +74,8 @@ def read_npz(path: AnyPath) -> LocalFeatures:
     scores = numbers(arrays["scores"], "scores", source) if "scores" in arrays else np.zeros(len(frames), np.float32)
     require_shape(scores, (len(frames),), "scores", source)
     size = image_size(arrays.get("image_size"), source)
-    return LocalFeatures(descriptors, frames, scores, size, _text(arrays, "fingerprint", source))
+    fingerprint, grids = _text(arrays, "fingerprint", source), grids_in(arrays, len(frames), source)
+    return LocalFeatures(descriptors, frames, scores, size, fingerprint, grids)
 
 
 def read_npz_header(path: AnyPath) -> NpzHeader:

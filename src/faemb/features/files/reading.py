@@ -4,7 +4,7 @@ A reader ends in LocalFeatures or in one FormatError that names the file, the fa
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FaembError, FormatError
+from faemb.features.local_features import Grids, LocalFeatures
 
 AnyPath = str | os.PathLike[str]
 
@@ -25,6 +26,7 @@ LARGEST_BYTES = 4 << 30
 """Of the arrays of one image. A small file may claim any size: it is refused before memory is asked for."""
 
 CURE = "restore it or extract again"
+GRIDS = ("grid_sizes", "grid_cells")
 
 
 @contextmanager
@@ -95,6 +97,24 @@ def image_size(values: Any, source: str) -> tuple[int, int]:
     if not all(0 <= side < LARGEST_SIDE and side == int(side) for side in values.tolist()):
         raise FormatError(f"{source} holds the image size {values.tolist()}; expected width and height; {CURE}")
     return int(values[0]), int(values[1])
+
+
+def grid_arrays(features: LocalFeatures) -> dict[str, np.ndarray]:
+    """What files store of the grids, under the names in `GRIDS`; nothing where there are none."""
+    return {} if features.grids is None else {"grid_sizes": features.grids.sizes, "grid_cells": features.grids.cells}
+
+
+def grids_in(arrays: Mapping[str, np.ndarray], count: int, source: str) -> Grids | None:
+    """The inverse, for `count` features."""
+    if not any(name in arrays for name in GRIDS):
+        return None
+    sizes, cells = (arrays.get(name, np.zeros(0)) for name in GRIDS)
+    require_shape(sizes, (None, 2), GRIDS[0], source)
+    require_shape(cells, (count, 3), GRIDS[1], source)
+    whole = all(array.dtype.kind in "iu" for array in (sizes, cells)) and (sizes > 0).all() and (cells >= 0).all()
+    if not whole or (cells[:, 0] >= len(sizes)).any() or (cells[:, 1:] >= sizes[cells[:, 0]]).any():
+        raise FormatError(f"{source} is damaged: features are cells of no grid that it holds; {CURE}")
+    return Grids(sizes.astype(np.int32), cells.astype(np.int32))
 
 
 def _existing(path: Path) -> Path:
