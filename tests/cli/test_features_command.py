@@ -249,7 +249,7 @@ class TestFeatures:
             (["--detector", "map"], "the detector map needs a network"),
             (["--detector", "map", "--model", "gone.onnx"], "no network at gone.onnx"),
             (["--detector", "patches", "--model", "gone.onnx", "--max-features", "9"], "no setting max_features"),
-            (["--model", "gone.onnx"], "uses no model"),
+            (["--model", "gone.onnx"], "uses no network"),
             (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

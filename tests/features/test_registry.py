@@ -1,4 +1,4 @@
-"""Extractors by name, and what is said when name, setting or model do not fit."""
+"""Extractors by name, and what is said when name, setting or network do not fit."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ KINDS = {"patches": CnnPatches, "map": CnnMap, "tokens": CnnTokens}
 
 
 @pytest.fixture
-def model(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """The .onnx file of a small network that fits the detector, described beside it."""
     description = {"channels": "rgb", "mean": 0, "std": 255, "multiple": 7 if request.param == "tokens" else 1}
     (tmp_path / "model.json").write_text(json.dumps(description))
@@ -38,9 +38,9 @@ def test_settings_are_passed_on():
     assert (extractor.max_features, extractor.rotation_invariant, extractor.max_side) == (7, True, None)
 
 
-@pytest.mark.parametrize(("detector", "model"), [(name, name) for name in KINDS], indirect=["model"], ids=list(KINDS))
-def test_networks_by_name(detector, model, rng):
-    extractor = make_extractor(detector, model=str(model), max_side=64)
+@pytest.mark.parametrize(("detector", "network"), [(n, n) for n in KINDS], indirect=["network"], ids=list(KINDS))
+def test_networks_by_name(detector, network, rng):
+    extractor = make_extractor(detector, network=str(network), max_side=64)
     assert type(extractor) is KINDS[detector]
     assert extractor.max_side == 64
     assert len(extractor.extract(rng.integers(0, 256, (56, 56, 3)).astype("uint8"))) > 0
@@ -61,31 +61,25 @@ def test_unknown_settings_are_named():
     ("detector", "setting"), [("hessian-affine", "sizes"), ("map", "rotation_invariant"), ("patches", "max_features")]
 )
 def test_settings_of_another_detector_are_unknown(detector, setting):
-    model = None if detector == "hessian-affine" else "net.onnx"
+    network = None if detector == "hessian-affine" else "net.onnx"
     with pytest.raises(InputError, match=f"the detector {detector} has no setting {setting}"):
-        make_extractor(detector, model=model, **{setting: 1})
-
-
-@pytest.mark.parametrize("model", ["map"], indirect=True)
-def test_a_network_comes_as_a_file_and_not_as_a_setting(model):
-    with pytest.raises(InputError, match="the detector map has no setting network"):
-        make_extractor("map", model=model, network="net.onnx")
+        make_extractor(detector, network=network, **{setting: 1})
 
 
 @pytest.mark.parametrize("detector", KINDS)
 def test_a_network_that_is_not_given_is_asked_for(detector):
-    with pytest.raises(InputError, match=f"the detector {detector} needs a network; give its .onnx file as model"):
+    with pytest.raises(InputError, match=f"the detector {detector} needs a network; give its .onnx file as network"):
         make_extractor(detector)
 
 
-def test_a_model_that_is_not_needed_is_refused():
-    with pytest.raises(InputError, match="uses no model; choose one of patches, map, tokens"):
-        make_extractor("hessian-affine", model="net.onnx")
+def test_a_network_that_is_not_needed_is_refused():
+    with pytest.raises(InputError, match="uses no network; choose one of patches, map, tokens"):
+        make_extractor("hessian-affine", network="net.onnx")
 
 
-def test_a_model_that_is_not_there_is_explained(tmp_path):
+def test_a_network_that_is_not_there_is_explained(tmp_path):
     with pytest.raises(FormatError, match=r"no network at .*gone\.onnx"):
-        make_extractor("map", model=tmp_path / "gone.onnx")
+        make_extractor("map", network=tmp_path / "gone.onnx")
 
 
 @pytest.mark.parametrize(

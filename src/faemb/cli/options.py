@@ -73,4 +73,4 @@ def chosen_extractor(
         said["rotation_invariant"] = True
     if max_side is not None:
         said["max_side"] = max_side or None
-    return make_extractor(detector, model=network, **said)
+    return make_extractor(detector, network=network, **said)

@@ -1,9 +1,9 @@
 """Local features: an image becomes a set of descriptors with their geometry.
 
-HessianAffine(max_features=1000).extract("photo.jpg")        the paper's features: Hessian-affine RootSIFT
-make_extractor("map", model="net.onnx").extract("photo.jpg")  features of any convolutional network
-read_features("photo.siftgeo")                               features that another tool has extracted
-extract_folder("photos", "features", HessianAffine())        many images, on all cores, resumable
+HessianAffine(max_features=1000).extract("photo.jpg")           the paper's features: Hessian-affine RootSIFT
+make_extractor("map", network="net.onnx").extract("photo.jpg")  features of any convolutional network
+read_features("photo.siftgeo")                                  features that another tool has extracted
+extract_folder("photos", "features", HessianAffine())           many images, on all cores, resumable
 """
 
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network

@@ -1,4 +1,4 @@
-"""Extractors by name, as a command line or a stored model calls them."""
+"""Extractors by name, as the command line calls them."""
 
 import os
 from typing import Any
@@ -18,21 +18,21 @@ DETECTORS = ("hessian-affine", *NETWORKS)
 
 
 def make_extractor(
-    detector: str = "hessian-affine", *, model: str | os.PathLike[str] | None = None, **settings: Any
+    detector: str = "hessian-affine", *, network: str | os.PathLike[str] | None = None, **settings: Any
 ) -> Extractor:
-    """An extractor; `model` is the .onnx file of those that need a network, `settings` are the extractor's own."""
+    """The extractor of this name; `network` is an .onnx file, which all but hessian-affine need."""
     require_choice("detector", detector, DETECTORS)
     kind = NETWORKS.get(detector, HessianAffine)
-    unknown = settings.keys() - (set(kind.setting_names()) - {"network"})
+    unknown = settings.keys() - set(kind.setting_names())
     if unknown:
         raise InputError(f"the detector {detector} has no setting {', '.join(sorted(unknown))}")
     if detector == "hessian-affine":
-        if model is not None:
-            raise InputError(f"the detector {detector} uses no model; choose one of {', '.join(NETWORKS)}")
+        if network is not None:
+            raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
         made: Extractor = HessianAffine(**settings)
-    elif model is None:
-        raise InputError(f"the detector {detector} needs a network; give its .onnx file as model")
+    elif network is None:
+        raise InputError(f"the detector {detector} needs a network; give its .onnx file as network")
     else:
-        made = NETWORKS[detector](Network.open(model), **settings)
+        made = NETWORKS[detector](Network.open(network), **settings)
     made.check_settings()
     return made

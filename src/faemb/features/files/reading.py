@@ -99,7 +99,7 @@ def image_size(values: Any, source: str) -> tuple[int, int]:
     return int(values[0]), int(values[1])
 
 
-def grid_arrays(features: LocalFeatures) -> dict[str, np.ndarray]:
+def grid_arrays(features: LocalFeatures) -> dict[str, Any]:
     """What files store of the grids, under the names in `GRIDS`; nothing where there are none."""
     return {} if features.grids is None else {"grid_sizes": features.grids.sizes, "grid_cells": features.grids.cells}
 
