@@ -120,7 +120,7 @@ def test_names_that_would_not_come_back_are_refused(rng: np.random.Generator, pa
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "a/keypoints"), ("a/keypoints", "a")])
 def test_names_that_collide_are_refused(rng: np.random.Generator, path: Path, names: tuple[str, str]) -> None:
-    with pytest.raises(InputError, match="share the place"):
+    with pytest.raises(InputError, match="share the name"):
         write_hloc(path, [(name, some_features(rng)) for name in names])
 
 
@@ -167,7 +167,7 @@ def test_a_claim_of_too_much_is_refused_before_it_is_read(path: Path) -> None:
     stored(path, keypoints=np.ones((4, 2)))
     with h5py.File(path, "a") as file:
         file["db/1.jpg"].create_dataset("descriptors", shape=(1 << 20, 1 << 20), dtype="f4", chunks=(64, 64))
-    assert_refused(one, path, "claims 4398046511104 bytes of descriptors")
+    assert_refused(one, path, "declares 4398046511104 bytes of descriptors")
 
 
 @pytest.mark.parametrize("mark", ["of variable length", np.bytes_(b"x" * 2000), np.array([b"a", b"b"]), 3])

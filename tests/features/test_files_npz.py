@@ -168,7 +168,7 @@ def test_members_of_other_names_are_never_touched(rng: np.random.Generator, path
 
 def test_rows_and_columns_alike_are_explained(rng: np.random.Generator, path: Path) -> None:
     np.savez(path, **plain(rng, 3, 3))
-    assert_refused(read_npz, path, "3 x 3 descriptors of 3 keypoints, rows or columns alike; add frames")
+    assert_refused(read_npz, path, "3 x 3 descriptors of 3 keypoints, which may be rows or columns; add frames")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_an_array_that_claims_more_than_the_file_has_costs_nothing(path: Path) -
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
     archive(path, keypoints=real, descriptors=header.getvalue() + bytes(8))
     tracemalloc.start()
-    assert_refused(read_npz, path, "its descriptors claim 2147483648 bytes and have others")
+    assert_refused(read_npz, path, "its descriptors declare 2147483648 bytes, which is not their size")
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
 
@@ -239,7 +239,7 @@ def test_an_archive_that_claims_too_much_is_refused_before_it_is_read(path: Path
     directory = raw.rfind(b"PK\x01\x02")
     raw[directory + 24 : directory + 28] = struct.pack("<I", (1 << 32) - 2)
     path.write_bytes(raw)
-    assert_refused(read_npz, path, f"one image may have up to {LARGEST_BYTES}")
+    assert_refused(read_npz, path, f"expected at most {LARGEST_BYTES} per image")
 
 
 @pytest.mark.parametrize("shape", [(-1, -8), (-8,), (1 << 62, 1 << 62)])

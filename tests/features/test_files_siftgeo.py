@@ -95,18 +95,18 @@ def test_features_of_unknown_image_size_can_be_selected_by_a_box(tmp_path: Path)
 
 @pytest.mark.parametrize("length", [1, 39, 40, 167, 169, 335])
 def test_a_cut_file_is_refused(rng: np.random.Generator, tmp_path: Path, length: int) -> None:
-    assert_refused(read_siftgeo, written(tmp_path, siftgeo_bytes(rng, 2)[:length]), "cut short.*restore it")
+    assert_refused(read_siftgeo, written(tmp_path, siftgeo_bytes(rng, 2)[:length]), "truncated.*restore it")
 
 
 @pytest.mark.parametrize("width", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
 def test_an_absurd_width_is_refused(tmp_path: Path, width: int) -> None:
     path = written(tmp_path, struct.pack("<9fi", *UPRIGHT, width), bytes(128))
-    assert_refused(read_siftgeo, path, f"claims {width} components")
+    assert_refused(read_siftgeo, path, f"declares {width} components")
 
 
 def test_widths_that_vary_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, siftgeo_record(UPRIGHT, SIFT), struct.pack("<9fi", *UPRIGHT, 127), bytes(128))
-    assert_refused(read_siftgeo, path, "record 2 claims 127 components, the first 128")
+    assert_refused(read_siftgeo, path, "record 2 declares 127 components, the first 128")
 
 
 @pytest.mark.parametrize("place", range(9))

@@ -176,7 +176,7 @@ def test_of_an_image_of_unknown_size_no_box_lies_outside() -> None:
 def test_descriptors_without_geometry_have_no_box() -> None:
     frames = np.full((3, 6), np.nan, np.float32)
     features = LocalFeatures(np.zeros((3, 2), np.float32), frames, np.ones(3, np.float32), (0, 0))
-    with pytest.raises(InputError, match="carry no geometry, descriptors alone, so a box cannot select"):
+    with pytest.raises(InputError, match="descriptors without geometry, which a box cannot select"):
         features.inside((0, 0, 10, 10))
     assert len(features.select(slice(2))) == 2
 

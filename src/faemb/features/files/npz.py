@@ -22,7 +22,6 @@ from faemb.errors import FormatError
 from faemb.features.files.reading import (
     CURE,
     GRIDS,
-    AnyPath,
     damage_explained,
     float32,
     grid_arrays,
@@ -34,7 +33,7 @@ from faemb.features.files.reading import (
     require_shape,
 )
 from faemb.features.local_features import LocalFeatures, frames_from, points
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import AnyPath, replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")
@@ -45,14 +44,14 @@ Arrays = dict[str, np.ndarray]
 
 
 class NpzHeader(NamedTuple):
-    """Where the features come from; empty texts in a file of another tool."""
+    """The origin of the features; empty texts in a file of another tool."""
 
     fingerprint: str
     image_hash: str
 
 
 def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> None:
-    """Replaces `path` in one step; the same features give the same bytes."""
+    """Write the features, replacing `path` in one step; the same features give the same bytes."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(
             file,
@@ -88,7 +87,7 @@ def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
     if "frames" in arrays:
         frames = float32(arrays["frames"], "frames", source)
         require_shape(frames, (None, 6), "frames", source)
-        if not np.isnan(frames).all():  # descriptors that came without geometry stay so
+        if not np.isnan(frames).all():  # NaN throughout: descriptors without geometry
             require_finite(frames, "frames", source)
         return frames
     keypoints = numbers(_first_of(KEYPOINTS, arrays, source), "keypoints", source)
@@ -97,14 +96,14 @@ def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
 
 
 def _rows(arrays: Arrays, count: int, source: str) -> np.ndarray:
-    """The descriptors as rows, which `frames` promise and the number of keypoints otherwise tells."""
+    """The descriptors as rows: beside `frames` they are, otherwise the number of keypoints decides."""
     given = _first_of(DESCRIPTORS, arrays, source)
     require_shape(given, (None, None), "descriptors", source)
     as_rows, as_columns = given.shape[0] == count, given.shape[1] == count
     if as_rows and as_columns and count and "frames" not in arrays:
         raise FormatError(
-            f"{source} holds {count} x {count} descriptors of {count} keypoints, rows or columns alike; "
-            "add frames (N, 6), beside which descriptors are rows, or drop one keypoint"
+            f"{source} holds {count} x {count} descriptors of {count} keypoints, which may be rows or columns; "
+            "add frames (N, 6), beside which descriptors are rows, or remove one keypoint"
         )
     if as_rows:
         return given
@@ -126,12 +125,12 @@ def _text(arrays: Arrays, name: str, source: str) -> str:
     array = arrays.get(name, np.array(""))
     if array.dtype.kind != "U" or array.shape != ():
         raise FormatError(f"{source} holds a {name} of type {array.dtype}; expected one text: {CURE}")
-    with damage_explained(source):  # NumPy itself would make texts of impossible letters
+    with damage_explained(source):  # NumPy itself accepts code points that are no characters
         return array.tobytes().decode("utf-32-le" if array.dtype.str[0] == "<" else "utf-32-be").rstrip("\0")
 
 
 def _members(path: AnyPath, wanted: Iterable[str]) -> Arrays:
-    """The arrays of these names that the file holds; others are never touched."""
+    """The arrays of these names that the file holds; others are not read."""
     with damage_explained(path) as target, zipfile.ZipFile(target) as archive:
         held = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         found = {name: held[name] for name in wanted if name in held}
@@ -147,11 +146,11 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, sou
                 f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
             )
         size = math.prod(shape) * dtype.itemsize
-        # What the array claims is what the archive holds, so nothing is allocated on a claim alone.
+        # The declared size must be the stored size, so that memory is never allocated for a false declaration.
         if min(shape, default=0) < 0 or size != info.file_size - file.tell():
-            raise FormatError(f"{source} is damaged: its {name} claim {size} bytes and have others; {CURE}")
+            raise FormatError(f"{source} is damaged: its {name} declare {size} bytes, which is not their size; {CURE}")
         content = file.read(size)
-        file.read(1)  # at the very end the checksum is compared
+        file.read(1)  # zipfile compares the checksum at the end
     return np.ndarray(shape, dtype, content, order="F" if by_columns else "C")
 
 

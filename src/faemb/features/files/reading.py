@@ -1,9 +1,8 @@
-"""What all readers share: files that may be missing or damaged, and arrays in them that may be anything.
+"""What all readers share: checks of files, which may be missing or damaged, and of the arrays in them.
 
-A reader ends in LocalFeatures or in one FormatError that names the file, the fault and the cure.
+A reader returns LocalFeatures or raises one FormatError that names the file, the fault and the cure.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +13,16 @@ from jaxtyping import Float
 
 from faemb.errors import FaembError, FormatError
 from faemb.features.local_features import Grids, LocalFeatures
-
-AnyPath = str | os.PathLike[str]
+from faemb.runtime.storage import AnyPath
 
 UNKNOWN_SIZE = (0, 0)
-"""The image size of features whose file does not say it."""
+"""The image size of features whose file does not give it."""
 
-LARGEST_WIDTH = 65_536
+MOST_COLUMNS = 65_536
+"""Of a descriptor."""
 LARGEST_SIDE = 1 << 31
 LARGEST_BYTES = 4 << 30
-"""Of the arrays of one image. A small file may claim any size: it is refused before memory is asked for."""
+"""Of the arrays of one image. A damaged file may declare any size: it is refused before memory is allocated."""
 
 CURE = "restore it or extract again"
 GRIDS = ("grid_sizes", "grid_cells")
@@ -31,7 +30,7 @@ GRIDS = ("grid_sizes", "grid_cells")
 
 @contextmanager
 def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
-    """Around calls of libraries, which raise nearly anything on a damaged file: here it becomes a FormatError."""
+    """Turn whatever a library raises on a damaged file into a FormatError; gives the path, which is checked."""
     source = source or str(path)
     try:
         yield _existing(Path(path))
@@ -49,7 +48,7 @@ def file_bytes(path: AnyPath) -> bytes:
 
 
 def numbers(array: np.ndarray, name: str, source: str) -> Float[np.ndarray, "..."]:
-    """A float32 copy, row by row in memory; refuses what is not made of finite numbers."""
+    """A row-major float32 copy; values must be finite numbers."""
     converted = float32(array, name, source)
     require_finite(converted, name, source)
     return converted
@@ -73,7 +72,7 @@ def require_finite(array: np.ndarray, name: str, source: str) -> None:
 
 
 def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str, source: str) -> None:
-    """None stands for any number."""
+    """None in `expected` allows any number."""
     fits = len(expected) == array.ndim and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
     if not fits:
         wanted = ", ".join("any" if n is None else str(n) for n in expected)
@@ -83,13 +82,13 @@ def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str
 def require_affordable(size: int, name: str, source: str) -> None:
     if not 0 <= size <= LARGEST_BYTES:
         raise FormatError(
-            f"{source} claims {size} bytes of {name}; one image may have up to {LARGEST_BYTES}: it is damaged, "
+            f"{source} declares {size} bytes of {name}; expected at most {LARGEST_BYTES} per image: it is damaged, "
             "or must be split by image"
         )
 
 
-def image_size(values: Any, source: str) -> tuple[int, int]:
-    """Width and height from an array of two whole numbers; None for a file that does not say."""
+def image_size(values: np.ndarray | None, source: str) -> tuple[int, int]:
+    """Width and height from an array of two whole numbers; unknown if the file has no such array."""
     if values is None:
         return UNKNOWN_SIZE
     require_shape(values, (2,), "an image size", source)
@@ -100,12 +99,12 @@ def image_size(values: Any, source: str) -> tuple[int, int]:
 
 
 def grid_arrays(features: LocalFeatures) -> dict[str, Any]:
-    """What files store of the grids, under the names in `GRIDS`; nothing where there are none."""
+    """The arrays that a file stores for the grids, if the features have any; named as in `GRIDS`."""
     return {} if features.grids is None else {"grid_sizes": features.grids.sizes, "grid_cells": features.grids.cells}
 
 
 def grids_in(arrays: Mapping[str, np.ndarray], count: int, source: str) -> Grids | None:
-    """The inverse, for `count` features."""
+    """The grids of `count` features from such arrays; None where a file has none."""
     if not any(name in arrays for name in GRIDS):
         return None
     sizes, cells = (arrays.get(name, np.zeros(0)) for name in GRIDS)
@@ -113,7 +112,7 @@ def grids_in(arrays: Mapping[str, np.ndarray], count: int, source: str) -> Grids
     require_shape(cells, (count, 3), GRIDS[1], source)
     whole = all(array.dtype.kind in "iu" for array in (sizes, cells)) and (sizes > 0).all() and (cells >= 0).all()
     if not whole or (cells[:, 0] >= len(sizes)).any() or (cells[:, 1:] >= sizes[cells[:, 0]]).any():
-        raise FormatError(f"{source} is damaged: features are cells of no grid that it holds; {CURE}")
+        raise FormatError(f"{source} is damaged: its grid_cells do not lie in its grid_sizes; {CURE}")
     return Grids(sizes.astype(np.int32), cells.astype(np.int32))
 
 
