@@ -225,7 +225,7 @@ def test_a_place_that_does_not_start_is_replaced_by_the_cpu(monkeypatch: pytest.
     available = ["CUDAExecutionProvider", "AzureExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
     monkeypatch.setattr(onnxruntime, "InferenceSession", without_cuda)
-    with pytest.warns(RuntimeWarning, match="CUDAExecutionProvider does not start here; the network runs on the CPU"):
+    with pytest.warns(RuntimeWarning, match="CUDAExecutionProvider cannot be started; the network runs on the CPU"):
         network(cells()).run(np.zeros((1, 3, 16, 16), np.float32))
     assert tried == [["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]]
 

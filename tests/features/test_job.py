@@ -22,7 +22,7 @@ from faemb.features import Extractor, HessianAffine, Image, LocalFeatures, extra
 from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
 from faemb.features.local_features import frames_from
-from faemb.runtime.parallel import WorkerDied
+from faemb.runtime.parallel import TaskFailed, WorkerDied
 from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
@@ -396,8 +396,8 @@ class TestFaults:
                 MissingExtraError("reading it", "heic"),
                 "{image}: reading it needs the extra 'heic': pip install \"faemb[heic]\"",
             ),
-            (KeyError("x"), "{image}: an unexpected fault, please report it (KeyError: 'x')"),
-            (RuntimeError("two\nlines"), "{image}: an unexpected fault, please report it (RuntimeError: two)"),
+            (TaskFailed("KeyError: 'x'"), "{image}: an unexpected fault, please report it (KeyError: 'x')"),
+            (TaskFailed("OSError: two\nlines"), "{image}: an unexpected fault, please report it (OSError: two)"),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
     )

@@ -20,7 +20,7 @@ import threadpoolctl
 
 from faemb.errors import InputError, MissingExtraError
 from faemb.runtime import parallel
-from faemb.runtime.parallel import WorkerDied, checked_jobs, spread
+from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
 
 JOBS = 2
 AHEAD = 4 * JOBS
@@ -28,7 +28,7 @@ AHEAD = 4 * JOBS
 
 
 class TalkativeError(Exception):
-    """Cannot be built again from its arguments alone, as errors of many libraries."""
+    """Cannot be unpickled, like the errors of many libraries: its arguments are not those of its constructor."""
 
     def __init__(self, place: str, number: int) -> None:
         super().__init__(f"{place} has failed with {number}")
@@ -52,6 +52,8 @@ class Witness:
             raise MissingExtraError("reading a.heic", "heic")
         if item == "talkative":
             raise TalkativeError("here", 7)
+        if item == "lock":
+            raise ValueError(threading.Lock())
         pools = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
         return {
             "item": item,
@@ -85,8 +87,8 @@ def workers() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[tuple[Any, Any]]:
-    """Of one run over 30 numbers, three texts that raise, and a twin."""
-    outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", 7], jobs=JOBS))
+    """Of one run over 30 numbers, four texts that raise, and a number again."""
+    outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", "lock", 7], jobs=JOBS))
     assert workers() == []
     return outcomes
 
@@ -113,15 +115,21 @@ def test_libraries_use_one_thread_in_a_worker(outcomes):
 
 def test_an_exception_is_given_back_with_its_item(outcomes):
     (error,) = [result for item, result in outcomes if item == "value"]
-    assert type(error) is ValueError
-    assert str(error) == "no good"
+    assert type(error) is TaskFailed
+    assert str(error) == "ValueError: no good"
 
 
-@pytest.mark.parametrize(("item", "words"), [("extra", "needs the extra 'heic'"), ("talkative", "failed with 7")])
-def test_an_exception_that_does_not_travel_well_is_not_taken_for_a_dead_worker(outcomes, item, words):
+@pytest.mark.parametrize(
+    ("item", "kind", "words"),
+    [
+        ("extra", MissingExtraError, "reading a.heic needs the extra 'heic'"),
+        ("talkative", TaskFailed, "TalkativeError: here has failed with 7"),
+        ("lock", TaskFailed, "ValueError: <unlocked _thread.lock"),
+    ],
+)
+def test_an_exception_that_cannot_be_pickled_is_not_taken_for_a_dead_worker(outcomes, item, kind, words):
     (error,) = [result for given, result in outcomes if given == item]
-    assert isinstance(error, Exception)
-    assert not isinstance(error, WorkerDied)
+    assert isinstance(error, kind)
     assert words in str(error)
 
 

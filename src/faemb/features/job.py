@@ -126,7 +126,7 @@ def _count(summary: Summary, target: Target, outcome: Extracted | Exception) -> 
         text = str(outcome)
         summary.failed.append(text if str(target.image) in text else f"{target.image}: {text}")
     else:
-        reason = f"{type(outcome).__name__}: {outcome}".splitlines()[0]
+        reason = str(outcome).splitlines()[0]
         summary.failed.append(f"{target.image}: an unexpected fault, please report it ({reason})")
 
 

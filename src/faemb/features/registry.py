@@ -1,12 +1,12 @@
 """Extractors by name, as the command line calls them."""
 
-import os
 from typing import Any
 
 from faemb.errors import InputError
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 from faemb.features.extractor import Extractor
 from faemb.features.hessian_affine import HessianAffine
+from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
 NETWORKS: dict[str, type[CnnMap | CnnPatches | CnnTokens]] = {
@@ -17,9 +17,7 @@ NETWORKS: dict[str, type[CnnMap | CnnPatches | CnnTokens]] = {
 DETECTORS = ("hessian-affine", *NETWORKS)
 
 
-def make_extractor(
-    detector: str = "hessian-affine", *, network: str | os.PathLike[str] | None = None, **settings: Any
-) -> Extractor:
+def make_extractor(detector: str = "hessian-affine", *, network: AnyPath | None = None, **settings: Any) -> Extractor:
     """The extractor of this name; `network` is an .onnx file, which all but hessian-affine need."""
     require_choice("detector", detector, DETECTORS)
     kind = NETWORKS.get(detector, HessianAffine)

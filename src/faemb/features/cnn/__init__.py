@@ -1,4 +1,4 @@
-"""Local features from a network in an ONNX file: patches, locations of a feature map, tokens of a transformer."""
+"""Local features from a network in an ONNX file: of patches, of cells of a feature map, of tokens of a transformer."""
 
 from faemb.features.cnn.maps import CnnMap, CnnTokens
 from faemb.features.cnn.network import Network

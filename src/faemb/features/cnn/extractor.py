@@ -1,7 +1,5 @@
 """What the extractors of this package share: a network, its checks, its fingerprint, and vectors as features."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
@@ -25,10 +23,10 @@ class _NetworkExtractor(Extractor):
 
     @property
     def fingerprint(self) -> str:
-        """As of every extractor, but hashed once: a network has many megabytes, and every image asks."""
+        """As for every extractor, but hashed once and kept: a network is large, and each image needs it."""
         tree, arrays = persistence.describe(self)
         program = getattr(self.network, "program_", None)
-        known: tuple[Any, Any, str] | None = self.__dict__.get("_known")
+        known: tuple[persistence.Tree, np.ndarray | None, str] | None = self.__dict__.get("_known")
         if known is None or known[0] != tree or known[1] is not program:
             known = self._known = tree, program, persistence.fingerprint_of(tree, arrays)
         return known[2]

@@ -28,16 +28,16 @@ Map = Float[np.ndarray, "d h w"]
 
 
 class _Grid(_NetworkExtractor):
-    """Every location of the network's last map is a feature, the longest vectors first.
+    """Every cell of the network's feature map is a feature, the longest vectors first.
 
-    network:      one that takes any size, or one size; see Network
-    scales:       the image is described at each of these sizes, relative to its own, and all features are kept
-    unit_length:  scale vectors to unit length; a location that excites nothing has no direction and is left out
-    max_features: keep so many of the highest score; None for all
-    least:        a side that is shorter is stretched to so many pixels, for the network's sake
-    max_side:     larger images are first reduced to it
+    network:      one that takes images of any size, or of one size; see Network
+    scales:       factors by which the image is resized; the features of all scales are joined
+    unit_length:  scale vectors to unit length and leave out those that are zero
+    max_features: keep this number of features with the highest scores; None: all
+    least:        shorter sides are stretched to this number of pixels, which the network may need
+    max_side:     images with a longer side are reduced to it first; None: no limit
 
-    The score is the length of the vector as it left the network.
+    The score is the length of the vector as the network gives it.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class _Grid(_NetworkExtractor):
 
     @abstractmethod
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
-        """The network's output for one input of this size, as a map."""
+        """The network's output for an input of this size, as a map."""
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -77,7 +77,7 @@ class _Grid(_NetworkExtractor):
         return features.select(np.argsort(-features.scores, kind="stable")[: self.max_features])
 
     def map(self, image: ImageLike, scale: float = 1.0) -> Map:
-        """The map itself, as it left the network: what `spoc` and `rmac` pool."""
+        """The map as the network gives it, for `spoc` and `rmac`."""
         self.check_settings()
         require_number("scale", scale, above=0)
         return self._map(as_image(image, self.max_side), scale)
@@ -129,7 +129,7 @@ def grids_of(sizes: Sequence[tuple[int, int]]) -> Grids:
 
 
 def cell_frames(h: int, w: int, image: Image) -> Float[np.ndarray, "N 6"]:
-    """Frames of the cells in pixels of the image as it was read, row by row."""
+    """Frames of the cells, row by row, in pixels of `image.pixels`."""
     height, width = image.pixels.shape[:2]
     x, y = (np.arange(w) + 0.5) * width / w - 0.5, (np.arange(h) + 0.5) * height / h - 0.5
     frames = np.zeros((h, w, 6), np.float32)

@@ -24,13 +24,13 @@ ORIENTATIONS = 8
 DIMENSION = CELLS * CELLS * ORIENTATIONS
 _LARGEST = 0.2
 _ANGLES = 2048
-"""Orientations are looked up in a table this fine: 0.2 degrees, below the error of the angle itself."""
+"""Size of the table of orientations: steps of 0.2 degrees, below the error of the angles."""
 _BLOCK = 32
-"""Patches at a time, so that their spread over orientations stays in the cache."""
+"""Patches processed together, few enough that their intermediate results fit into the cache."""
 
 
 def sift(gradients: Gradients) -> Float[np.ndarray, "N 128"]:
-    """Unit length, entries from 0 to about 0.2; zeros for a flat patch. Order: cell row, cell column, orientation."""
+    """Vectors of unit length, ordered by cell row, cell column, orientation; zeros for a patch without gradients."""
     out = np.empty((len(gradients.x), DIMENSION), np.float32)
     for start in range(0, len(out), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -39,12 +39,12 @@ def sift(gradients: Gradients) -> Float[np.ndarray, "N 128"]:
 
 
 def root_sift(descriptors: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N d"]:
-    """Each row divided by its sum, then the root of each entry; a row of zeros stays one."""
+    """Each row divided by its sum, then the square root of each entry; a row of zeros stays zero."""
     unfit = ~((descriptors >= 0) & (descriptors < np.inf))
     if unfit.any():
         raise InputError(
             f"descriptors hold {int(unfit.sum())} values that are negative, NaN or infinite; "
-            "RootSIFT is defined for SIFT's histograms as they are, before any centring or projection"
+            "expected SIFT's histograms, before any centring or projection"
         )
     total = descriptors.sum(axis=1, keepdims=True, dtype=np.float64).astype(descriptors.dtype)
     return np.sqrt(np.divide(descriptors, total, out=np.zeros_like(descriptors), where=total > 0))
@@ -64,7 +64,7 @@ def _histograms(gx: Float[np.ndarray, "N n n"], gy: Float[np.ndarray, "N n n"]) 
 
 @cache
 def _shares() -> Float[np.ndarray, "a 8"]:
-    """The share of each orientation in a gradient, for angles of a full turn, both ends included."""
+    """The weight of each orientation for every angle of the table, from 0 to a full turn inclusive."""
     position = np.arange(_ANGLES + 1)[:, None] * (ORIENTATIONS / _ANGLES)
     distance = np.abs(position - np.arange(ORIENTATIONS))
     return np.maximum(1 - np.minimum(distance, ORIENTATIONS - distance), 0).astype(np.float32)
@@ -72,7 +72,7 @@ def _shares() -> Float[np.ndarray, "a 8"]:
 
 @cache
 def _cells(side: int) -> Float[np.ndarray, "4 n"]:
-    """The share of each cell in a row of the patch: a hat as wide as two cells."""
+    """The weight of each cell for every pixel of a row: a triangle two cells wide."""
     width = side / (CELLS + 1)
     centres = (np.arange(CELLS) - (CELLS - 1) / 2) * width
     k = np.arange(side) - side // 2
@@ -81,7 +81,7 @@ def _cells(side: int) -> Float[np.ndarray, "4 n"]:
 
 @cache
 def _window(side: int) -> Float[np.ndarray, "n n"]:
-    """A Gaussian whose deviation is two thirds of the radius, cut to a disc."""
+    """A Gaussian whose standard deviation is two thirds of the radius, limited to a disc."""
     radius = side // 2
     squared = (np.arange(side) - radius) ** 2
     squared = squared[:, None] + squared
