@@ -1,4 +1,4 @@
-"""Files of every format written plainly, one number at a time, and what all tests of readers expect."""
+"""Files of every format, written one number at a time, and checks that the tests of all readers share."""
 
 import re
 import struct
@@ -45,10 +45,10 @@ def ellipses(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.concatenate([rng.uniform(0, 500, (count, 2)), forms.reshape(-1, 4)[:, [0, 1, 3]]], axis=1)
 
 
-def some_features(rng: np.random.Generator, count: int = 5, width: int = 4) -> LocalFeatures:
-    """Without grids."""
+def some_features(rng: np.random.Generator, count: int = 5, dimension: int = 4) -> LocalFeatures:
+    """Features without grids."""
     return LocalFeatures(
-        rng.random((count, width), np.float32),
+        rng.random((count, dimension), np.float32),
         rng.uniform(0, 100, (count, 6)).astype(np.float32),
         rng.random(count, np.float32),
         (320, 240),
@@ -57,7 +57,7 @@ def some_features(rng: np.random.Generator, count: int = 5, width: int = 4) -> L
 
 
 def some_cells(rng: np.random.Generator, count: int = 5) -> LocalFeatures:
-    """Of two maps."""
+    """Features that are cells of two maps."""
     cells = np.column_stack([rng.integers(0, 2, count), rng.integers(0, 3, (count, 2))]).astype(np.int32)
     return replace(some_features(rng, count), grids=Grids(np.array([[4, 5], [3, 3]], np.int32), cells))
 
@@ -78,7 +78,7 @@ def assert_same(features: LocalFeatures, expected: LocalFeatures) -> None:
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, because: str = "") -> None:
-    """One sentence, on one line, that names the file, and no other kind of error."""
+    """A FormatError with a message of one line that names the file."""
     with pytest.raises(FormatError) as caught:
         read(path)
     message = str(caught.value)

@@ -1,4 +1,4 @@
-"""What a network file, its JSON and its settings must not be; each refusal is one sentence that says what to do."""
+"""Network files, JSON files and settings that are refused, each with a message that gives the cure."""
 
 import json
 import sys

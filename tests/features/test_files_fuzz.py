@@ -1,4 +1,4 @@
-"""Damaged files of every format: each ends in features that hold together, or in one error of this package."""
+"""Damaged files of every format: reading gives consistent features or one error of this package."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,7 +70,7 @@ def flipped(raw: bytes, rng: np.random.Generator) -> Iterator[bytes]:
 
 
 def foreign(raw: bytes, rng: np.random.Generator) -> Iterator[bytes]:
-    """Bytes of nothing at all, and the true ones with such bytes in their midst or at their end."""
+    """Random bytes, and the original ones with random bytes inside or at the end."""
     for length in rng.integers(1, 400, CUTS):
         noise, place = rng.bytes(length), int(rng.integers(0, len(raw)))
         yield from (noise, raw[:place] + noise + raw[place + length :], raw + noise)
@@ -93,7 +93,7 @@ def assert_whole(features: LocalFeatures) -> None:
 
 
 def outcome(read: Callable[[Path], Any], path: Path, raw: bytes) -> Any:
-    """What is read, or the one sentence that says why nothing is; any other error fails the test."""
+    """What is read, or the message of the error; any other error fails the test."""
     path.write_bytes(raw)
     try:
         return read(path)

@@ -45,7 +45,7 @@ def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> 
 
 
 def test_hloc_finds_what_it_expects(rng: np.random.Generator, path: Path) -> None:
-    features = some_features(rng, count=5, width=4)
+    features = some_features(rng, count=5, dimension=4)
     write_hloc(path, [("db/1.jpg", features)])
     with h5py.File(path) as file:
         group = file["db/1.jpg"]

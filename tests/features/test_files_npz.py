@@ -1,4 +1,4 @@
-"""This package's own .npz, and the plain convention of others."""
+"""This package's own .npz, and the common convention of other tools."""
 
 import io
 import struct
@@ -34,8 +34,8 @@ def archive(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes)
             file.writestr(f"{name}.npy", content)
 
 
-def plain(rng: np.random.Generator, count: int = 5, width: int = 3) -> dict[str, np.ndarray]:
-    return {"keypoints": rng.uniform(0, 9, (count, 2)), "descriptors": rng.random((count, width))}
+def plain(rng: np.random.Generator, count: int = 5, dimension: int = 3) -> dict[str, np.ndarray]:
+    return {"keypoints": rng.uniform(0, 9, (count, 2)), "descriptors": rng.random((count, dimension))}
 
 
 def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> None:
@@ -74,16 +74,16 @@ def test_grids_that_do_not_fit_the_features_are_refused(rng: np.random.Generator
     assert_refused(read_npz, path, "grid")
 
 
-@pytest.mark.parametrize("width", [0, 128])
-def test_an_image_without_features_is_read_again(path: Path, width: int) -> None:
-    features = LocalFeatures.none(width, (3, 2))
+@pytest.mark.parametrize("dimension", [0, 128])
+def test_an_image_without_features_is_read_again(path: Path, dimension: int) -> None:
+    features = LocalFeatures.none(dimension, (3, 2))
     write_npz(path, features)
     assert_same(read_npz(path), features)
     assert read_npz_header(path) == ("", "")
 
 
 def test_as_many_features_as_columns_are_read_again_as_rows(rng: np.random.Generator, path: Path) -> None:
-    features = some_features(rng, count=4, width=4)
+    features = some_features(rng, count=4, dimension=4)
     write_npz(path, features)
     assert_same(read_npz(path), features)
 

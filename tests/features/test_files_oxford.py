@@ -14,9 +14,9 @@ from faemb.features.files import oxford, read_features, read_oxford
 def read_by_the_book(text: str) -> tuple[list[list[float]], list[list[float]]]:
     """Geometry and descriptors, one line after the other."""
     lines = text.splitlines()
-    width, count = int(lines[0]), int(lines[1])
+    dimension, count = int(lines[0]), int(lines[1])
     rows = [[float(word) for word in line.split()] for line in lines[2 : 2 + count]]
-    return [row[:5] for row in rows], [row[5 : 5 + width] for row in rows]
+    return [row[:5] for row in rows], [row[5 : 5 + dimension] for row in rows]
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:

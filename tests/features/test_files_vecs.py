@@ -15,8 +15,8 @@ def read_by_the_book(raw: bytes, kind: str) -> list[list[float]]:
     """One row after the other."""
     rows, place = [], 0
     while place < len(raw):
-        (width,) = struct.unpack_from("<i", raw, place)
-        layout = f"<{width}{kind}"
+        (dimension,) = struct.unpack_from("<i", raw, place)
+        layout = f"<{dimension}{kind}"
         rows.append(list(struct.unpack_from(layout, raw, place + 4)))
         place += 4 + struct.calcsize(layout)
     return rows
@@ -83,13 +83,13 @@ def test_a_cut_file_is_refused(path: Path, length: int) -> None:
     assert_refused(read_vecs, path, "truncated")
 
 
-@pytest.mark.parametrize("width", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
-def test_an_absurd_width_is_refused(path: Path, width: int) -> None:
-    path.write_bytes(struct.pack("<i", width) + bytes(100))
-    assert_refused(read_vecs, path, f"declares {width} components")
+@pytest.mark.parametrize("dimension", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
+def test_an_absurd_dimension_is_refused(path: Path, dimension: int) -> None:
+    path.write_bytes(struct.pack("<i", dimension) + bytes(100))
+    assert_refused(read_vecs, path, f"declares {dimension} components")
 
 
-def test_widths_that_vary_are_refused(path: Path) -> None:
+def test_dimensions_that_vary_are_refused(path: Path) -> None:
     path.write_bytes(struct.pack("<iffifffi", 2, 1, 1, 2, 1, 1, 1, 1))  # three rows by size; the third declares another
     assert_refused(read_vecs, path, "truncated|record")
     path.write_bytes(struct.pack("<iffiff", 2, 1, 1, 3, 1, 1))

@@ -1,4 +1,4 @@
-"""SIFT: shares of every gradient in orientations and cells, one at a time; length, order, clipping."""
+"""SIFT: weights of gradients in orientations and cells, one at a time; length, order, clipping. RootSIFT."""
 
 import math
 from collections.abc import Callable
@@ -193,7 +193,7 @@ def test_no_patches_have_no_descriptors() -> None:
 
 
 def test_gradients_are_not_changed_and_the_same_twice(rng: np.random.Generator) -> None:
-    """Tables are made once and kept: the first call must not wear them out."""
+    """Cached tables must not be changed by the first call."""
     gradients = noise(rng, 5)
     before = [part.copy() for part in gradients]
     first = sift(gradients)

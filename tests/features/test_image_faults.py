@@ -1,4 +1,4 @@
-"""What cannot be read, and what is too large: one sentence with the file, the fault and the cure."""
+"""Files that cannot be read or are too large: a message with the file, the fault and the cure."""
 
 import io
 import os
@@ -30,7 +30,7 @@ def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (60, 40
 
 
 def png_of_size(width: int, height: int) -> bytes:
-    """Only the header says so: there are no pixels behind it."""
+    """A header without pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return encoded("PNG")[:8] + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(b"\0"))
 

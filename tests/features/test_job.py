@@ -161,14 +161,14 @@ class TestNames:
         assert (summary.images, summary.features) == (3, 60)
 
 
-# What is done again
+# What is extracted again
 
 
 @pytest.mark.usefixtures("serial")
 class TestResuming:
     @pytest.fixture
     def before(self, photos: Path, out: Path, serial: None) -> dict[str, tuple[int, int]]:
-        """How the files stand after a first run."""
+        """The state of the files after a first run."""
         extract_folder(photos, out, EXTRACTOR)
         return stamps(out)
 
@@ -470,7 +470,7 @@ def test_the_hash_is_of_the_content_alone(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_path, out):
-    """Its workers end by themselves, no file is ever half there, and the last run only does what is missing."""
+    """Its workers end by themselves, no file is incomplete, and the last run extracts only what is missing."""
     count, kills, moments = 40, 5, random.Random(11)  # noqa: S311
     for number in range(count):
         picture(tmp_path / "photos" / f"{number:02}.png", number)

@@ -1,4 +1,4 @@
-"""One task over many items in worker processes; the tasks stand in this module, so that workers can import them."""
+"""One task over many items in worker processes; the tasks are defined here, so that workers can import them."""
 
 import inspect
 import itertools
@@ -24,7 +24,7 @@ from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
 
 JOBS = 2
 AHEAD = 4 * JOBS
-"""Items that may be in flight at most; fewer is as good."""
+"""Most items that may be submitted and not finished."""
 
 
 class TalkativeError(Exception):
@@ -35,7 +35,7 @@ class TalkativeError(Exception):
 
 
 class Witness:
-    """A task that tells where it ran; the errors that it raises are named by the items."""
+    """A task that reports where it ran; the item gives the error that it raises."""
 
     times_unpacked: ClassVar[int] = 0
 
@@ -134,7 +134,7 @@ def test_an_exception_that_cannot_be_pickled_is_not_taken_for_a_dead_worker(outc
 
 
 def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
-    """Two in the same flight, one in a later one."""
+    """Two that are submitted together, and a later one."""
     outcomes = list(
         spread(kill_the_worker_on_a_multiple_of_five, [1, 5, 2, 10, 3, 4, *range(6, 10), 15, 11], jobs=JOBS)
     )
@@ -149,7 +149,7 @@ def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
 
 
 class Pool:
-    """In place of a pool, without processes: the first breaks when it is given its third item."""
+    """A pool without processes; the first one breaks when its third item is submitted."""
 
     made: ClassVar[int] = 0
 
@@ -260,7 +260,7 @@ def test_wrong_numbers_of_jobs_are_explained(jobs):
 
 @pytest.mark.parametrize("jobs", [1.5, "2", float("nan"), [2]], ids=repr)
 def test_jobs_of_a_wrong_type_are_explained(jobs):
-    """Unwrapped: in tests alone the types are checked before."""
+    """Unwrapped: only in tests types are checked before."""
     with pytest.raises(InputError, match=r"jobs is .*; expected a whole number, 1 to 1024"):
         inspect.unwrap(checked_jobs)(jobs)
 
