@@ -141,9 +141,9 @@ def test_without_h5py_the_extra_is_named(path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arrays", "because"),
     [
-        ({"descriptors": np.ones((4, 3))}, "descriptors .turned to rows. of shape"),
-        ({"descriptors": np.ones(4)}, "descriptors .turned to rows. of shape"),
-        ({"descriptors": 1.0}, "descriptors .turned to rows. of shape"),
+        ({"descriptors": np.ones((4, 3))}, "descriptors .as rows. of shape"),
+        ({"descriptors": np.ones(4)}, "descriptors .as rows. of shape"),
+        ({"descriptors": 1.0}, "descriptors .as rows. of shape"),
         ({"descriptors": np.full((3, 4), np.nan)}, "12 NaN or infinite values in its descriptors"),
         ({"descriptors": [[b"a"] * 4]}, "descriptors of type"),
         ({"keypoints": np.ones((4, 3))}, "keypoints of shape .4, 3."),

@@ -24,13 +24,12 @@ def make_extractor(detector: str = "hessian-affine", *, network: AnyPath | None 
     unknown = settings.keys() - set(kind.setting_names())
     if unknown:
         raise InputError(f"the detector {detector} has no setting {', '.join(sorted(unknown))}")
-    if detector == "hessian-affine":
-        if network is not None:
-            raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
-        made: Extractor = HessianAffine(**settings)
-    elif network is None:
+    if detector in NETWORKS and network is None:
         raise InputError(f"the detector {detector} needs a network; give its .onnx file as network")
-    else:
-        made = NETWORKS[detector](Network.open(network), **settings)
-    made.check_settings()
-    return made
+    if detector not in NETWORKS and network is not None:
+        raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
+    if network is not None:
+        settings["network"] = Network.open(network)
+    extractor = kind(**settings)
+    extractor.check_settings()
+    return extractor

@@ -20,9 +20,7 @@ def convert(source: AnyPath, out: AnyPath) -> int:
     """
     items, target = named_features(Path(source)), Path(out)
     if target.suffix.lower() in MANY_IMAGES:
-        counted = _Counting(items)
-        write_hloc(target, counted)
-        return counted.count
+        return write_hloc(target, items)
     if target.suffix.lower() == ".npz":
         return _write_one(items, target, source)
     if target.suffix == "":
@@ -62,15 +60,3 @@ def _write_folder(items: Iterator[Named], folder: Path) -> int:
         write_npz(place, features)
         written.add(place)
     return len(written)
-
-
-class _Counting:
-    """Iterates over items and counts them."""
-
-    def __init__(self, items: Iterator[Named]) -> None:
-        self._items, self.count = items, 0
-
-    def __iter__(self) -> Iterator[Named]:
-        for item in self._items:
-            self.count += 1
-            yield item

@@ -7,7 +7,7 @@ when it writes COLMAP's database. Frames have
     A = scale R(ori);       without scales the extent is unknown, and A is a disc with a radius of one pixel
 
 Files written here also hold `frames` (N, 6), which are then taken as they are, the grids of feature maps as in .npz
-files, and the attribute `fingerprint`: reading them again gives the same features. Images come in order of name.
+files, and the attribute `fingerprint`; reading them again gives the same features. Images come in order of name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,26 +20,21 @@ from jaxtyping import Float
 from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.files.reading import (
     CURE,
-    GRIDS,
     damage_explained,
     float32,
-    grid_arrays,
-    grids_in,
-    image_size,
     numbers,
     require_affordable,
     require_finite,
     require_numeric,
     require_shape,
 )
+from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
 from faemb.features.local_features import LocalFeatures, discs, frames_from, points
 from faemb.runtime.storage import AnyPath, replacing
 
 KEYPOINTS = "/keypoints"
-DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames", *GRIDS)
+DATASETS = ("keypoints", "descriptors", "scales", "oris", *STORED)
 LONGEST_FINGERPRINT = 1024
-
-Arrays = dict[str, np.ndarray]
 
 
 def hloc_names(path: AnyPath) -> list[str]:
@@ -64,12 +59,14 @@ def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
         return _features(file, name, path)
 
 
-def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> None:
-    """Write one file, which appears with all images or not at all."""
-    h5py = _h5py()
+def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> int:
+    """Write one file, which appears with all images or not at all; returns the number of images."""
+    h5py, count = _h5py(), 0
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, features in items:
             _write_image(file, name, features)
+            count += 1
+    return count
 
 
 def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]]:
@@ -81,24 +78,15 @@ def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]
 def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     source = f"{path}, image {name!r}"
     arrays, fingerprint = _read_image(file, name, path)
-    descriptors = numbers(arrays["descriptors"].T, "descriptors", source)
-    frames = _frames(arrays, source)
-    count = len(frames)
-    require_shape(descriptors, (count, None), "descriptors (turned to rows)", source)
-    scores = numbers(arrays.get("scores", np.zeros(count)), "scores", source)
-    require_shape(scores, (count,), "scores", source)
-    size, grids = image_size(arrays.get("image_size"), source), grids_in(arrays, count, source)
-    return LocalFeatures(descriptors, frames, scores, size, fingerprint, grids)
+    return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
 def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
     keypoints = float32(arrays["keypoints"], "keypoints", source)
     require_shape(keypoints, (None, 2), "keypoints", source)
     if "frames" in arrays:
-        frames = float32(arrays["frames"], "frames", source)
+        frames = stored_frames(arrays, source)
         require_shape(frames, (len(keypoints), 6), "frames", source)
-        if not np.isnan(frames).all():  # NaN throughout: descriptors without geometry
-            require_finite(frames, "frames", source)
         return frames
     require_finite(keypoints, "keypoints", source)
     frames = frames_from(keypoints, _shapes(arrays, len(keypoints), source))
@@ -149,23 +137,13 @@ def _write_image(file: Any, name: str, features: LocalFeatures) -> None:
         raise InputError(f"an image is named {name!r}; expected a name such as 'db/1.jpg', without empty parts")
     try:
         group = file.require_group(name)
-        for key, array in _datasets(features).items():
+        arrays = {"keypoints": features.centres, "descriptors": features.descriptors.T, **stored_arrays(features)}
+        for key, array in arrays.items():
             group.create_dataset(key, data=array)
         if features.fingerprint:
             group.attrs["fingerprint"] = np.bytes_(features.fingerprint.encode())
     except (ValueError, TypeError) as error:  # h5py raises either if the name is in use
         raise InputError(f"two images share the name {name!r}; give each a name of its own") from error
-
-
-def _datasets(features: LocalFeatures) -> Arrays:
-    return {
-        "keypoints": features.centres,
-        "descriptors": features.descriptors.T,
-        "scores": features.scores,
-        "image_size": np.array(features.image_size, np.int64),
-        "frames": features.frames,
-        **grid_arrays(features),
-    }
 
 
 @contextmanager

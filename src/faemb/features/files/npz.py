@@ -1,8 +1,7 @@
 """One image's features as .npz: this package's own format, and the common convention of other tools.
 
-Ours holds descriptors (N, d), frames (N, 6), scores (N), image_size (2), and two texts: the fingerprint of the
-extractor and the hash of the image file. Features that are cells of S feature maps have grid_sizes (S, 2), rows and
-columns of each map, and grid_cells (N, 3), each feature's map, row and column.
+Ours holds descriptors (N, d), the arrays in `stored`, and two texts: the fingerprint of the extractor and the hash of
+the image file.
 
 Files of other tools hold descriptors, desc or des, as rows or as columns, beside keypoints, kpts or xy (N, 2), and
 perhaps scores; their keypoints have no extent and become discs with a radius of one pixel.
@@ -19,28 +18,14 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import (
-    CURE,
-    GRIDS,
-    damage_explained,
-    float32,
-    grid_arrays,
-    grids_in,
-    image_size,
-    numbers,
-    require_affordable,
-    require_finite,
-    require_shape,
-)
+from faemb.features.files.reading import CURE, damage_explained, numbers, require_affordable, require_shape
+from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
 from faemb.features.local_features import LocalFeatures, frames_from, points
 from faemb.runtime.storage import AnyPath, replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")
 TEXTS = ("fingerprint", "image_hash")
-ARRAYS = (*DESCRIPTORS, *KEYPOINTS, "frames", "scores", "image_size", *GRIDS)
-
-Arrays = dict[str, np.ndarray]
 
 
 class NpzHeader(NamedTuple):
@@ -52,29 +37,22 @@ class NpzHeader(NamedTuple):
 
 def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> None:
     """Write the features, replacing `path` in one step; the same features give the same bytes."""
+    arrays: dict[str, Any] = {
+        "fingerprint": np.array(features.fingerprint),
+        "image_hash": np.array(image_hash),
+        "descriptors": features.descriptors.astype(np.float32, copy=False),
+        **stored_arrays(features),
+    }
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            fingerprint=np.array(features.fingerprint),
-            image_hash=np.array(image_hash),
-            descriptors=features.descriptors.astype(np.float32, copy=False),
-            frames=features.frames.astype(np.float32, copy=False),
-            scores=features.scores.astype(np.float32, copy=False),
-            image_size=np.array(features.image_size, np.int64),
-            **grid_arrays(features),
-        )
+        np.savez(file, **arrays)
 
 
 def read_npz(path: AnyPath) -> LocalFeatures:
     source = str(path)
-    arrays = _members(path, (*ARRAYS, *TEXTS))
+    arrays = _members(path, (*DESCRIPTORS, *KEYPOINTS, *STORED, *TEXTS))
     frames = _frames(arrays, source)
-    descriptors = numbers(_rows(arrays, len(frames), source), "descriptors", source)
-    scores = numbers(arrays["scores"], "scores", source) if "scores" in arrays else np.zeros(len(frames), np.float32)
-    require_shape(scores, (len(frames),), "scores", source)
-    size = image_size(arrays.get("image_size"), source)
-    fingerprint, grids = _text(arrays, "fingerprint", source), grids_in(arrays, len(frames), source)
-    return LocalFeatures(descriptors, frames, scores, size, fingerprint, grids)
+    descriptors = _rows(arrays, len(frames), source)
+    return features_from(arrays, descriptors, frames, _text(arrays, "fingerprint", source), source)
 
 
 def read_npz_header(path: AnyPath) -> NpzHeader:
@@ -85,11 +63,7 @@ def read_npz_header(path: AnyPath) -> NpzHeader:
 
 def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
     if "frames" in arrays:
-        frames = float32(arrays["frames"], "frames", source)
-        require_shape(frames, (None, 6), "frames", source)
-        if not np.isnan(frames).all():  # NaN throughout: descriptors without geometry
-            require_finite(frames, "frames", source)
-        return frames
+        return stored_frames(arrays, source)
     keypoints = numbers(_first_of(KEYPOINTS, arrays, source), "keypoints", source)
     require_shape(keypoints, (None, 2), "keypoints", source)
     return frames_from(keypoints, points(len(keypoints)))

@@ -3,16 +3,14 @@
 A reader returns LocalFeatures or raises one FormatError that names the file, the fault and the cure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FaembError, FormatError
-from faemb.features.local_features import Grids, LocalFeatures
 from faemb.runtime.storage import AnyPath
 
 UNKNOWN_SIZE = (0, 0)
@@ -20,12 +18,10 @@ UNKNOWN_SIZE = (0, 0)
 
 MOST_COLUMNS = 65_536
 """Of a descriptor."""
-LARGEST_SIDE = 1 << 31
 LARGEST_BYTES = 4 << 30
 """Of the arrays of one image. A damaged file may declare any size: it is refused before memory is allocated."""
 
 CURE = "restore it or extract again"
-GRIDS = ("grid_sizes", "grid_cells")
 
 
 @contextmanager
@@ -85,35 +81,6 @@ def require_affordable(size: int, name: str, source: str) -> None:
             f"{source} declares {size} bytes of {name}; expected at most {LARGEST_BYTES} per image: it is damaged, "
             "or must be split by image"
         )
-
-
-def image_size(values: np.ndarray | None, source: str) -> tuple[int, int]:
-    """Width and height from an array of two whole numbers; unknown if the file has no such array."""
-    if values is None:
-        return UNKNOWN_SIZE
-    require_shape(values, (2,), "an image size", source)
-    require_numeric(values.dtype, "an image size", source)
-    if not all(0 <= side < LARGEST_SIDE and side == int(side) for side in values.tolist()):
-        raise FormatError(f"{source} holds the image size {values.tolist()}; expected width and height; {CURE}")
-    return int(values[0]), int(values[1])
-
-
-def grid_arrays(features: LocalFeatures) -> dict[str, Any]:
-    """The arrays that a file stores for the grids, if the features have any; named as in `GRIDS`."""
-    return {} if features.grids is None else {"grid_sizes": features.grids.sizes, "grid_cells": features.grids.cells}
-
-
-def grids_in(arrays: Mapping[str, np.ndarray], count: int, source: str) -> Grids | None:
-    """The grids of `count` features from such arrays; None where a file has none."""
-    if not any(name in arrays for name in GRIDS):
-        return None
-    sizes, cells = (arrays.get(name, np.zeros(0)) for name in GRIDS)
-    require_shape(sizes, (None, 2), GRIDS[0], source)
-    require_shape(cells, (count, 3), GRIDS[1], source)
-    whole = all(array.dtype.kind in "iu" for array in (sizes, cells)) and (sizes > 0).all() and (cells >= 0).all()
-    if not whole or (cells[:, 0] >= len(sizes)).any() or (cells[:, 1:] >= sizes[cells[:, 0]]).any():
-        raise FormatError(f"{source} is damaged: its grid_cells do not lie in its grid_sizes; {CURE}")
-    return Grids(sizes.astype(np.int32), cells.astype(np.int32))
 
 
 def _existing(path: Path) -> Path:
