@@ -12,7 +12,7 @@ from faemb.features.files import read_features
 from faemb.features.hessian_affine import HessianAffine, root_sift
 from faemb.features.image import Image, read_image
 from faemb.features.job import Summary, extract_folder
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import Grids, LocalFeatures
 from faemb.features.region import Box, parse_box
 from faemb.features.registry import DETECTORS, make_extractor
 
@@ -23,6 +23,7 @@ __all__ = [
     "CnnPatches",
     "CnnTokens",
     "Extractor",
+    "Grids",
     "HessianAffine",
     "Image",
     "LocalFeatures",

@@ -8,7 +8,7 @@ appear complete or not at all, so a run may be killed at any moment and started 
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -92,7 +92,8 @@ def extract_folder(
         reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
         raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}{reasons}")
     folder = _made(Path(out))
-    targets = _targets(found.images, common_folder(places) if root is None else root, folder)
+    base = common_folder(places) if root is None else root
+    targets = [Target(image, folder / f"{os.path.relpath(image, base)}.npz") for image in found.images]
     summary = Summary(images=len(targets), unreadable=found.unreadable)
     start, progress = time.monotonic(), progress or silent
     progress("features", 0, len(targets))
@@ -111,11 +112,6 @@ def content_hash(path: Path) -> str:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _targets(images: Sequence[Path], root: Path, folder: Path) -> list[Target]:
-    names = [Path(os.path.relpath(os.path.abspath(image), root)) for image in images]
-    return [Target(image, folder / f"{name}.npz") for image, name in zip(images, names, strict=True)]
 
 
 def _count(summary: Summary, target: Target, outcome: Extracted | Exception) -> None:

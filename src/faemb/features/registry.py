@@ -9,11 +9,7 @@ from faemb.features.hessian_affine import HessianAffine
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
-NETWORKS: dict[str, type[CnnMap | CnnPatches | CnnTokens]] = {
-    "patches": CnnPatches,
-    "map": CnnMap,
-    "tokens": CnnTokens,
-}
+NETWORKS: dict[str, type[Extractor]] = {"patches": CnnPatches, "map": CnnMap, "tokens": CnnTokens}
 DETECTORS = ("hessian-affine", *NETWORKS)
 
 

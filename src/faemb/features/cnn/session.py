@@ -127,8 +127,9 @@ def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
 
 def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
     """A session on the first of these providers; on the CPU, with a warning, if that cannot be started."""
+    providers = [(name, _OPTIONS.get(name, {})) for name in places]
     try:
-        session = _session(runtime, code, options, places)
+        session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
     except Exception as error:
         if places == [_CPU]:
             raise FormatError(
@@ -138,11 +139,6 @@ def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
     if session.get_providers()[0] != places[0]:
         warnings.warn(f"{places[0]} cannot be started; the network runs on the CPU", RuntimeWarning, stacklevel=2)
     return session
-
-
-def _session(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
-    providers = [(name, _OPTIONS.get(name, {})) for name in places]
-    return runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
 
 
 def _image_input(inputs: Sequence[Any]) -> Any:

@@ -71,18 +71,12 @@ def as_image(source: ImageLike, max_side: int | None) -> Image:
     if isinstance(source, Image):
         return at_most(source, max_side)
     if isinstance(source, np.ndarray):
-        return at_most(image_from(source), max_side)
+        pixels = levels_from(np.asarray(source), "the array")
+        return at_most(Image(pixels, (pixels.shape[1], pixels.shape[0]), "the array"), max_side)
     if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
         raise InputError(f"an image is given as {type(source).__name__}; expected a path, a NumPy array or an Image")
     pixels, size = decode(source, max_side)
     return Image(pixels, size, os.fspath(source))
-
-
-def image_from(array: np.ndarray) -> Image:
-    name = "the array"
-    pixels = levels_from(np.asarray(array), name)
-    height, width = pixels.shape[:2]
-    return Image(pixels, (width, height), name)
 
 
 def at_most(image: Image, max_side: int | None) -> Image:
