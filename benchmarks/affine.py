@@ -1,14 +1,14 @@
-"""Matching on Mikolajczyk's sequences: real photographs of one scene with known homographies.
+"""Matching on Mikolajczyk's sequences: photographs of one scene with known homographies.
 
-    python -m benchmarks.affine [--budget 1000] [--markdown]
+    python -m benchmarks.affine [--budget 1000]
 
-For images 2 to 6 of each sequence, the features of image 1 and of the other are matched as mutual nearest neighbours
-(RootSIFT for all). A match is correct when the homography takes its point within 3 pixels of its partner. Each method
-may keep its `budget` strongest features per image. Reported: correct matches per pair and their share of all matches
-(precision), means over the five pairs.
+The features of image 1 of each sequence are matched with those of images 2 to 6 as mutual nearest neighbours (RootSIFT
+for all methods). A match is correct if the homography maps its point to within 3 pixels of the matched point. Each
+method keeps its `budget` strongest features per image. Reported are correct matches per pair and their share of all
+matches (precision), means over the five pairs.
 
-Methods come upright and rotation-invariant. OpenCV's SIFT is made upright by setting its angles to 0. pyhesaff
-takes part if it is installed.
+Methods are compared in an upright and a rotation-invariant form. OpenCV's SIFT is made upright by setting its angles to
+0. pyhesaff is included if it is installed.
 """
 
 import argparse
@@ -20,15 +20,14 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from faemb.features.hessian_affine import HessianAffine
-from faemb.features.root_sift import root_sift
+from faemb.features.hessian_affine import HessianAffine, root_sift
 
 SEQUENCES = ("graf", "boat", "bikes", "leuven", "ubc")
 WITHIN = 3.0
 BUDGET = 1000
 
 Points = tuple[np.ndarray, np.ndarray]
-"""Sources (N, 2) and descriptors (N, 128)."""
+"""Centres (N, 2) and descriptors (N, 128)."""
 Method = Callable[[np.ndarray, int], Points]
 
 
@@ -59,7 +58,7 @@ def opencv_sift(rotation_invariant: bool) -> Method:
         sift = cv2.SIFT.create(nfeatures=budget)
         keypoints = sift.detect(image, None)
         if not rotation_invariant:
-            places = {(k.pt, k.size): k for k in keypoints}  # several angles at one place become one
+            places = {(k.pt, k.size): k for k in keypoints}  # one keypoint per position, whatever its angles
             for keypoint in places.values():
                 keypoint.angle = 0.0
             keypoints = list(places.values())
@@ -74,7 +73,7 @@ def pyhesaff_upright(image: np.ndarray, budget: int) -> Points:
     import pyhesaff
 
     frames, descriptors = pyhesaff.detect_feats_in_image(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR))
-    # It gives no response: the strongest cannot be told, so the budget is met by raising its threshold.
+    # It returns no responses to choose the strongest by, so the threshold is raised until the budget is met.
     threshold = pyhesaff.get_hesaff_default_params()["threshold"]
     while len(frames) > budget:
         threshold *= 1.05

@@ -1,4 +1,4 @@
-"""Local features: matching, speed on one core, and memory, beside OpenCV's SIFT, and pyhesaff if it is installed."""
+"""Local features: matching, speed on one core, and memory; compared with OpenCV's SIFT, and pyhesaff if installed."""
 
 import resource
 import subprocess
@@ -27,7 +27,7 @@ _ROUNDS = 4
 def run() -> Iterator[Result]:
     folder = affine.data_folder()
     if folder is None:
-        print("benchmark of features left out: set FAEMB_DATA to a folder that holds affine/graf and so on")
+        print("benchmark of features skipped: set FAEMB_DATA to a folder that holds affine/graf and so on")
         return
     yield from quality(folder / "affine")
     yield from speed(folder / "affine")
@@ -49,7 +49,7 @@ def quality(folder: Path) -> Iterator[Result]:
 
 
 def speed(folder: Path) -> Iterator[Result]:
-    """1024 x 768 pixels, one core. What is compared is measured in turns, image by image."""
+    """1024 x 768 pixels, one core. The methods compared are timed alternately on each image."""
     photographs = [affine.read_grey(folder / name / "img1.png") for name in affine.SEQUENCES]
     images = [cv2.resize(image, (1024, 768), interpolation=cv2.INTER_CUBIC) for image in photographs]
     threads = cv2.getNumThreads()
@@ -63,7 +63,7 @@ def speed(folder: Path) -> Iterator[Result]:
         cv2.setNumThreads(threads)
 
 
-def _in_turns(ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+def _alternately(ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
     pairs = [(best_seconds(ours, 1), best_seconds(other, 1)) for _ in range(_ROUNDS)]
     return min(first for first, _ in pairs), min(second for _, second in pairs)
 
@@ -73,7 +73,7 @@ def _against_opencv(images: list[np.ndarray]) -> Iterator[Result]:
         detector = HessianAffine(max_features=budget)
         sifts = [cv2.SIFT.create(nfeatures=len(detector.extract(image))) for image in images]
         pairs = [
-            _in_turns(partial(detector.extract, image), partial(sift.detectAndCompute, image, None))
+            _alternately(partial(detector.extract, image), partial(sift.detectAndCompute, image, None))
             for image, sift in zip(images, sifts, strict=True)
         ]
         ours, other = (mean(times) for times in zip(*pairs, strict=True))
@@ -89,7 +89,7 @@ def _against_pyhesaff(images: list[np.ndarray]) -> Iterator[Result]:
         return
     colour = [cv2.cvtColor(image, cv2.COLOR_GRAY2BGR) for image in images]
     pairs = [
-        _in_turns(partial(HessianAffine().extract, grey), partial(pyhesaff.detect_feats_in_image, bgr))
+        _alternately(partial(HessianAffine().extract, grey), partial(pyhesaff.detect_feats_in_image, bgr))
         for grey, bgr in zip(images, colour, strict=True)
     ]
     ours, other = (mean(times) for times in zip(*pairs, strict=True))
@@ -120,7 +120,7 @@ def _describe(detector: HessianAffine, images: list[Source], regions: Regions) -
 
 
 def memory(folder: Path) -> Result:
-    """Peak of a fresh process that reads a photograph of 39 megapixels (a mosaic) and extracts with no cap."""
+    """Peak memory of a new process that extracts from a mosaic of 39 megapixels without reducing it."""
     tiles = [np.asarray(cv2.imread(str(folder / name / f"img{k}.png"))) for k in (1, 2) for name in affine.SEQUENCES]
     row = np.concatenate([cv2.resize(tile, (1000, 800)) for tile in tiles[:7]], axis=1)
     mosaic = np.concatenate([np.roll(row, 1000 * k, axis=1) for k in range(7)])

@@ -64,11 +64,28 @@ def test_a_part_of_the_map(rng):
     np.testing.assert_allclose(map_of(selected, part=True), extractor.map(image)[:, 1:5, 2:6], atol=1e-5)
 
 
-def test_an_image_without_features_has_an_empty_map():
-    nothing = map_of(LocalFeatures.none(CHANNELS, (64, 64)))
-    assert nothing.shape == (CHANNELS, 1, 1)
-    assert not spoc(nothing).any()
-    assert not rmac(nothing).any()
+def test_the_size_of_the_map_is_not_guessed_from_the_cells_that_are_left(rng):
+    """An image that is stretched for the network, and features of its smaller map alone."""
+    extractor = CnnMap(network(cells(8), multiple=8), scales=(0.5, 1.0))
+    features = extractor.extract(picture(rng, 5, 400))
+    coarse = features.select(features.grids.cells[:, 0] == 0)
+    assert map_of(coarse).shape == map_of(features).shape == extractor.map(picture(rng, 5, 400)).shape
+    assert not map_of(coarse).any()
+    assert map_of(coarse, part=True).shape == (3, 1, 1)
+
+
+def test_an_image_without_features_has_a_map_of_zeros():
+    features = CnnMap(network(cells(8), multiple=8)).extract(np.zeros((72, 96, 3), np.uint8))
+    assert len(features) == 0
+    for nothing, shape in ((map_of(features), (3, 9, 12)), (map_of(features, part=True), (3, 1, 1))):
+        assert nothing.shape == shape
+        assert not spoc(nothing).any()
+        assert not rmac(nothing).any()
+
+
+def test_features_that_are_no_cells_of_a_map_are_refused():
+    with pytest.raises(InputError, match="without the grid of their map; delete them and extract them again"):
+        map_of(LocalFeatures.none(CHANNELS, (64, 64)))
 
 
 @pytest.mark.parametrize(("name", "pool"), [("SPoC", spoc), ("R-MAC", rmac)])

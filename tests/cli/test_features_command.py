@@ -389,10 +389,10 @@ class TestConvertFeatures:
             ("gone.h5", "out", "no file at gone.h5"),
             ("photos", "out.h5", "the folder photos holds no features"),
             ("photos/a.png", "out.h5", "ends in '.png'"),
-            ("features", "out.npz", "features holds 2 images and an .npz one"),
+            ("features", "out.npz", "features holds 2 images, an .npz holds one"),
             ("features", "out.txt", "features cannot be written as out.txt"),
             ("features", "gone/out.h5", "the folder gone does not exist"),
-            ("broken.siftgeo", "out.npz", "broken.siftgeo is cut short"),
+            ("broken.siftgeo", "out.npz", "broken.siftgeo is truncated"),
             ("broken.h5", "out", "broken.h5"),
         ],
     )

@@ -1,15 +1,16 @@
-"""Files of every format written plainly, one number at a time, and what all tests of readers expect."""
+"""Files of every format, written one number at a time, and checks that the tests of all readers share."""
 
 import re
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from faemb.errors import FormatError
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import Grids, LocalFeatures
 
 
 def siftgeo_record(geometry: Sequence[float], descriptor: Sequence[int]) -> bytes:
@@ -44,14 +45,21 @@ def ellipses(rng: np.random.Generator, count: int) -> np.ndarray:
     return np.concatenate([rng.uniform(0, 500, (count, 2)), forms.reshape(-1, 4)[:, [0, 1, 3]]], axis=1)
 
 
-def some_features(rng: np.random.Generator, count: int = 5, width: int = 4) -> LocalFeatures:
+def some_features(rng: np.random.Generator, count: int = 5, dimension: int = 4) -> LocalFeatures:
+    """Features without grids."""
     return LocalFeatures(
-        rng.random((count, width), np.float32),
+        rng.random((count, dimension), np.float32),
         rng.uniform(0, 100, (count, 6)).astype(np.float32),
         rng.random(count, np.float32),
         (320, 240),
         "a fingerprint",
     )
+
+
+def some_cells(rng: np.random.Generator, count: int = 5) -> LocalFeatures:
+    """Features that are cells of two maps."""
+    cells = np.column_stack([rng.integers(0, 2, count), rng.integers(0, 3, (count, 2))]).astype(np.int32)
+    return replace(some_features(rng, count), grids=Grids(np.array([[4, 5], [3, 3]], np.int32), cells))
 
 
 def assert_same(features: LocalFeatures, expected: LocalFeatures) -> None:
@@ -62,10 +70,15 @@ def assert_same(features: LocalFeatures, expected: LocalFeatures) -> None:
         np.testing.assert_array_equal(array, getattr(expected, name))
     assert features.image_size == expected.image_size
     assert features.fingerprint == expected.fingerprint
+    assert (features.grids is None) == (expected.grids is None)
+    if features.grids and expected.grids:
+        assert features.grids.sizes.dtype == features.grids.cells.dtype == np.int32
+        np.testing.assert_array_equal(features.grids.sizes, expected.grids.sizes)
+        np.testing.assert_array_equal(features.grids.cells, expected.grids.cells)
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, because: str = "") -> None:
-    """One sentence, on one line, that names the file, and no other kind of error."""
+    """A FormatError with a message of one line that names the file."""
     with pytest.raises(FormatError) as caught:
         read(path)
     message = str(caught.value)

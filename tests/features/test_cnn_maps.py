@@ -92,6 +92,17 @@ def test_several_scales_are_the_union(rng: np.random.Generator, grid: Any) -> No
     assert np.all(np.diff(both.scores) <= 0)
 
 
+def test_every_feature_is_a_known_cell_of_a_map(rng: np.random.Generator, grid: Any) -> None:
+    extractor = grid(scales=(1.0, 0.6), unit_length=False, max_features=100)
+    pixels = picture(rng, 160, 120)
+    features = extractor.extract(pixels).inside((20, 10, 150, 100))
+    maps = [extractor.map(pixels, scale) for scale in (1.0, 0.6)]
+    assert features.grids.sizes.tolist() == [list(each.shape[1:]) for each in maps]
+    assert {0, 1} == set(features.grids.cells[:, 0].tolist())
+    for descriptor, (scale, row, column) in zip(features.descriptors, features.grids.cells, strict=True):
+        np.testing.assert_array_equal(descriptor, maps[scale][:, row, column])
+
+
 def test_the_strongest_can_be_kept_alone(rng: np.random.Generator, grid: Any) -> None:
     pixels = picture(rng, 160, 120)
     some, every = grid(scales=(1.0, 0.6), max_features=7).extract(pixels), grid(scales=(1.0, 0.6)).extract(pixels)

@@ -1,4 +1,4 @@
-"""A network as a component: reading it, what a picture becomes before it, saving, copying, where it runs."""
+"""A network as a component: reading, preprocessing, saving, copying, execution providers."""
 
 import json
 import pickle
@@ -68,7 +68,7 @@ def test_floating_pixels_enter_like_whole_ones(rng: np.random.Generator) -> None
 
 @pytest.mark.parametrize("size", [(10, 6), (10, 18), (40, 6), (40, 24)], ids=str)
 def test_a_resized_picture_keeps_its_average(rng: np.random.Generator, size: tuple[int, int]) -> None:
-    """Every pixel counts where an axis shrinks, also while the other one grows."""
+    """All pixels are averaged along an axis that shrinks, also if the other one grows."""
     pixels = np.kron(rng.integers(0, 256, (12, 20, 1)), np.ones((1, 1, 3))).astype(np.uint8)
     pixels[[0, -1]], pixels[:, [0, -1]] = 128, 128  # interpolation repeats the border: keep it flat
     small = Network("rgb", 0, 1).prepare(pixels, size)
@@ -225,7 +225,7 @@ def test_a_place_that_does_not_start_is_replaced_by_the_cpu(monkeypatch: pytest.
     available = ["CUDAExecutionProvider", "AzureExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
     monkeypatch.setattr(onnxruntime, "InferenceSession", without_cuda)
-    with pytest.warns(RuntimeWarning, match="CUDAExecutionProvider does not start here; the network runs on the CPU"):
+    with pytest.warns(RuntimeWarning, match="CUDAExecutionProvider cannot be started; the network runs on the CPU"):
         network(cells()).run(np.zeros((1, 3, 16, 16), np.float32))
     assert tried == [["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]]
 

@@ -1,4 +1,4 @@
-"""Patches of an image: their number, their places, their vectors, one at a time and in batches."""
+"""Patches of an image: their number, positions and vectors, one at a time and in batches."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def patches(**options: Any) -> CnnPatches:
 
 
 def boxes_by_the_book(width: int, height: int, sizes: tuple[int, ...], stride: int) -> list[tuple[int, ...]]:
-    """Every pixel is asked whether a patch starts there and ends inside."""
+    """Checks for every pixel whether a patch starts there and ends inside the image."""
     places = [(x, y) for y in range(height) for x in range(width) if x % stride == 0 and y % stride == 0]
     boxes = [(0, 0, width, height)]
     for size in sizes:

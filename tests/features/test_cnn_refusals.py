@@ -1,4 +1,4 @@
-"""What a network file, its JSON and its settings must not be; each refusal is one sentence that says what to do."""
+"""Network files, JSON files and settings that are refused, each with a message that gives the cure."""
 
 import json
 import sys
@@ -95,7 +95,7 @@ def test_nan_is_refused() -> None:
 
 def test_an_input_too_small_for_the_network_is_refused() -> None:
     net = network(wide_kernel())
-    with pytest.raises(FormatError, match=r"fails on an input of 7 x 5 pixels \(.+\); larger images"):
+    with pytest.raises(FormatError, match=r"fails on an input of 7 x 5 pixels \(.+\); use larger images"):
         net.run(np.zeros((1, 3, 5, 7), np.float32))
     with pytest.raises(FormatError, match="fails on an input of 4 x 4 pixels"):
         CnnMap(net, least=4).extract(np.zeros((1, 1, 3), np.uint8))
@@ -114,7 +114,7 @@ def test_a_size_other_than_the_programs_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"channels": "rgb"}, {"channels": "rgb", "std": 1}], ids=str)
 def test_without_json_and_keywords_the_json_to_write_is_shown(tmp_path: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"not known \(.*mean.*\); give it as keywords, or write .*json") as caught:
+    with pytest.raises(InputError, match=r"missing: .*mean.*\); give it as keywords, or in the file .*json") as caught:
         Network.open(saved(cells(), tmp_path), **given)
     shown = json.loads(str(caught.value).partition("such as ")[2])
     (tmp_path / "model.json").write_text(json.dumps(shown))

@@ -1,4 +1,4 @@
-"""Files made by real encoders: every format, mode and orientation shows the picture a viewer shows."""
+"""Files made by real encoders: every format, mode and orientation gives the image that a viewer shows."""
 
 from pathlib import Path
 
@@ -184,7 +184,7 @@ def test_values_of_unknown_meaning_are_refused(values, fault, tmp_path):
 
 @pytest.fixture
 def layered(rng) -> np.ndarray:
-    """RGBA; where it is transparent it hides random colours."""
+    """RGBA with random colours in its transparent pixels."""
     rgba = rng.integers(0, 256, (30, 40, 4)).astype(np.uint8)
     rgba[:10, :, 3], rgba[10:20, :, 3] = 0, 255
     return rgba

@@ -135,7 +135,7 @@ def test_the_image_itself_is_not_drawn_on():
 
 def test_features_without_geometry_are_refused():
     lost = features([np.nan] * 6, [np.nan] * 6)
-    with pytest.raises(InputError, match="no geometry"):
+    with pytest.raises(InputError, match="descriptors without geometry"):
         draw_features(canvas(), lost)
 
 

@@ -1,4 +1,4 @@
-"""Damaged files of every format: each ends in features that hold together, or in one error of this package."""
+"""Damaged files of every format: reading gives consistent features or one error of this package."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from files_reference import ellipses, oxford_text, siftgeo_bytes, some_features, vecs_bytes
+from files_reference import ellipses, oxford_text, siftgeo_bytes, some_cells, some_features, vecs_bytes
 
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_hloc, read_hloc_image, read_npz_header, write_hloc, write_npz
@@ -34,7 +34,7 @@ def bvecs(path: Path, rng: np.random.Generator) -> None:
 
 
 def npz(path: Path, rng: np.random.Generator) -> None:
-    write_npz(path, some_features(rng, 3), image_hash="abc")
+    write_npz(path, some_cells(rng, 3), image_hash="abc")
 
 
 def plain_npz(path: Path, rng: np.random.Generator) -> None:
@@ -42,7 +42,7 @@ def plain_npz(path: Path, rng: np.random.Generator) -> None:
 
 
 def hloc(path: Path, rng: np.random.Generator) -> None:
-    write_hloc(path, [("1.jpg", some_features(rng, 2)), ("db/2.jpg", some_features(rng, 3))])
+    write_hloc(path, [("1.jpg", some_features(rng, 2)), ("db/2.jpg", some_cells(rng, 3))])
 
 
 FILES: dict[str, tuple[str, Callable[[Path, np.random.Generator], None]]] = {
@@ -70,7 +70,7 @@ def flipped(raw: bytes, rng: np.random.Generator) -> Iterator[bytes]:
 
 
 def foreign(raw: bytes, rng: np.random.Generator) -> Iterator[bytes]:
-    """Bytes of nothing at all, and the true ones with such bytes in their midst or at their end."""
+    """Random bytes, and the original ones with random bytes inside or at the end."""
     for length in rng.integers(1, 400, CUTS):
         noise, place = rng.bytes(length), int(rng.integers(0, len(raw)))
         yield from (noise, raw[:place] + noise + raw[place + length :], raw + noise)
@@ -93,7 +93,7 @@ def assert_whole(features: LocalFeatures) -> None:
 
 
 def outcome(read: Callable[[Path], Any], path: Path, raw: bytes) -> Any:
-    """What is read, or the one sentence that says why nothing is; any other error fails the test."""
+    """What is read, or the message of the error; any other error fails the test."""
     path.write_bytes(raw)
     try:
         return read(path)

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from files_reference import assert_refused, assert_same, some_features
+from files_reference import assert_refused, assert_same, some_cells, some_features
 
 from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.files import hloc_names, read_features, read_hloc, read_hloc_image, write_hloc
@@ -35,6 +35,7 @@ def one(path: Path) -> LocalFeatures:
 
 def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> None:
     items = {name: some_features(rng, count) for name, count in {"b.jpg": 3, "db/2.jpg": 5, "db/day/1.jpg": 0}.items()}
+    items["map.jpg"] = some_cells(rng)
     write_hloc(path, items.items())
     read = dict(read_hloc(path))
     assert list(read) == hloc_names(path) == sorted(items)
@@ -44,7 +45,7 @@ def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> 
 
 
 def test_hloc_finds_what_it_expects(rng: np.random.Generator, path: Path) -> None:
-    features = some_features(rng, count=5, width=4)
+    features = some_features(rng, count=5, dimension=4)
     write_hloc(path, [("db/1.jpg", features)])
     with h5py.File(path) as file:
         group = file["db/1.jpg"]
@@ -119,7 +120,7 @@ def test_names_that_would_not_come_back_are_refused(rng: np.random.Generator, pa
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "a/keypoints"), ("a/keypoints", "a")])
 def test_names_that_collide_are_refused(rng: np.random.Generator, path: Path, names: tuple[str, str]) -> None:
-    with pytest.raises(InputError, match="share the place"):
+    with pytest.raises(InputError, match="share the name"):
         write_hloc(path, [(name, some_features(rng)) for name in names])
 
 
@@ -140,9 +141,9 @@ def test_without_h5py_the_extra_is_named(path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("arrays", "because"),
     [
-        ({"descriptors": np.ones((4, 3))}, "descriptors .turned to rows. of shape"),
-        ({"descriptors": np.ones(4)}, "descriptors .turned to rows. of shape"),
-        ({"descriptors": 1.0}, "descriptors .turned to rows. of shape"),
+        ({"descriptors": np.ones((4, 3))}, "descriptors .as rows. of shape"),
+        ({"descriptors": np.ones(4)}, "descriptors .as rows. of shape"),
+        ({"descriptors": 1.0}, "descriptors .as rows. of shape"),
         ({"descriptors": np.full((3, 4), np.nan)}, "12 NaN or infinite values in its descriptors"),
         ({"descriptors": [[b"a"] * 4]}, "descriptors of type"),
         ({"keypoints": np.ones((4, 3))}, "keypoints of shape .4, 3."),
@@ -166,7 +167,7 @@ def test_a_claim_of_too_much_is_refused_before_it_is_read(path: Path) -> None:
     stored(path, keypoints=np.ones((4, 2)))
     with h5py.File(path, "a") as file:
         file["db/1.jpg"].create_dataset("descriptors", shape=(1 << 20, 1 << 20), dtype="f4", chunks=(64, 64))
-    assert_refused(one, path, "claims 4398046511104 bytes of descriptors")
+    assert_refused(one, path, "declares 4398046511104 bytes of descriptors")
 
 
 @pytest.mark.parametrize("mark", ["of variable length", np.bytes_(b"x" * 2000), np.array([b"a", b"b"]), 3])

@@ -1,4 +1,4 @@
-"""This package's own .npz, and the plain convention of others."""
+"""This package's own .npz, and the common convention of other tools."""
 
 import io
 import struct
@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from files_reference import assert_refused, assert_same, some_features
+from files_reference import assert_refused, assert_same, some_cells, some_features
 
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_npz, read_npz_header, write_npz
 from faemb.features.files.reading import LARGEST_BYTES
-from faemb.features.files.shapes import without_geometry
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import LocalFeatures, without_geometry
 
 
 @pytest.fixture
@@ -35,8 +34,8 @@ def archive(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes)
             file.writestr(f"{name}.npy", content)
 
 
-def plain(rng: np.random.Generator, count: int = 5, width: int = 3) -> dict[str, np.ndarray]:
-    return {"keypoints": rng.uniform(0, 9, (count, 2)), "descriptors": rng.random((count, width))}
+def plain(rng: np.random.Generator, count: int = 5, dimension: int = 3) -> dict[str, np.ndarray]:
+    return {"keypoints": rng.uniform(0, 9, (count, 2)), "descriptors": rng.random((count, dimension))}
 
 
 def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> None:
@@ -46,16 +45,45 @@ def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> 
     assert read_npz_header(path) == ("a fingerprint", "abc")
 
 
-@pytest.mark.parametrize("width", [0, 128])
-def test_an_image_without_features_is_read_again(path: Path, width: int) -> None:
-    features = LocalFeatures.none(width, (3, 2))
+@pytest.mark.parametrize("count", [0, 5])
+def test_grids_are_read_again(rng: np.random.Generator, path: Path, count: int) -> None:
+    features = some_cells(rng, count)
+    write_npz(path, features)
+    assert_same(read_npz(path), features)
+
+
+def refused_grids() -> dict[str, dict[str, np.ndarray]]:
+    sizes, cells = np.array([[4, 5], [3, 3]]), np.zeros((5, 3), int)
+    return {
+        "sizes alone": {"grid_sizes": sizes},
+        "cells alone": {"grid_cells": cells},
+        "another shape": {"grid_sizes": sizes[:, :1], "grid_cells": cells},
+        "too few cells": {"grid_sizes": sizes, "grid_cells": cells[:4]},
+        "no such map": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [2, 0, 0])},
+        "no such row": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [1, 3, 0])},
+        "negative": {"grid_sizes": sizes, "grid_cells": np.full((5, 3), [0, 0, -1])},
+        "empty map": {"grid_sizes": sizes * [1, 0], "grid_cells": cells},
+        "fractions": {"grid_sizes": sizes, "grid_cells": cells + 0.5},
+    }
+
+
+@pytest.mark.parametrize("case", refused_grids())
+def test_grids_that_do_not_fit_the_features_are_refused(rng: np.random.Generator, path: Path, case: str) -> None:
+    arrays = {"frames": np.zeros((5, 6)), "descriptors": np.zeros((5, 3))} | refused_grids()[case]
+    archive(path, **{name: npy(array) for name, array in arrays.items()})
+    assert_refused(read_npz, path, "grid")
+
+
+@pytest.mark.parametrize("dimension", [0, 128])
+def test_an_image_without_features_is_read_again(path: Path, dimension: int) -> None:
+    features = LocalFeatures.none(dimension, (3, 2))
     write_npz(path, features)
     assert_same(read_npz(path), features)
     assert read_npz_header(path) == ("", "")
 
 
 def test_as_many_features_as_columns_are_read_again_as_rows(rng: np.random.Generator, path: Path) -> None:
-    features = some_features(rng, count=4, width=4)
+    features = some_features(rng, count=4, dimension=4)
     write_npz(path, features)
     assert_same(read_npz(path), features)
 
@@ -140,7 +168,7 @@ def test_members_of_other_names_are_never_touched(rng: np.random.Generator, path
 
 def test_rows_and_columns_alike_are_explained(rng: np.random.Generator, path: Path) -> None:
     np.savez(path, **plain(rng, 3, 3))
-    assert_refused(read_npz, path, "3 x 3 descriptors of 3 keypoints, rows or columns alike; add frames")
+    assert_refused(read_npz, path, "3 x 3 descriptors of 3 keypoints, which may be rows or columns; add frames")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +228,7 @@ def test_an_array_that_claims_more_than_the_file_has_costs_nothing(path: Path) -
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
     archive(path, keypoints=real, descriptors=header.getvalue() + bytes(8))
     tracemalloc.start()
-    assert_refused(read_npz, path, "its descriptors claim 2147483648 bytes and have others")
+    assert_refused(read_npz, path, "its descriptors declare 2147483648 bytes, which is not their size")
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
 
@@ -211,7 +239,7 @@ def test_an_archive_that_claims_too_much_is_refused_before_it_is_read(path: Path
     directory = raw.rfind(b"PK\x01\x02")
     raw[directory + 24 : directory + 28] = struct.pack("<I", (1 << 32) - 2)
     path.write_bytes(raw)
-    assert_refused(read_npz, path, f"one image may have up to {LARGEST_BYTES}")
+    assert_refused(read_npz, path, f"expected at most {LARGEST_BYTES} per image")
 
 
 @pytest.mark.parametrize("shape", [(-1, -8), (-8,), (1 << 62, 1 << 62)])

@@ -14,9 +14,9 @@ from faemb.features.files import oxford, read_features, read_oxford
 def read_by_the_book(text: str) -> tuple[list[list[float]], list[list[float]]]:
     """Geometry and descriptors, one line after the other."""
     lines = text.splitlines()
-    width, count = int(lines[0]), int(lines[1])
+    dimension, count = int(lines[0]), int(lines[1])
     rows = [[float(word) for word in line.split()] for line in lines[2 : 2 + count]]
-    return [row[:5] for row in rows], [row[5 : 5 + width] for row in rows]
+    return [row[:5] for row in rows], [row[5 : 5 + dimension] for row in rows]
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:
@@ -93,14 +93,14 @@ def test_a_head_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     "text", [b"GIF89a", b"\xff\xfe\x00", b"2\n1\n1 2 1 0 1 3 x\n", b"2\n1\n1 2 1 0 1 3 \xc3\xa9\n", b"{}" * 5000]
 )
 def test_what_is_no_number_is_refused(tmp_path: Path, text: bytes) -> None:
-    assert_refused(read_oxford, written(tmp_path, text), "no text of numbers")
+    assert_refused(read_oxford, written(tmp_path, text), "not a text of numbers")
 
 
 @pytest.mark.parametrize(
     "text", ["2\n1\n1 2 1 0 1 3", "2\n1\n1 2 1 0 1 3 4 5", "2\n99999999999999\n1 2 1 0 1 3 4", "2 1e300", "128\n1\n"]
 )
 def test_too_few_or_too_many_numbers_are_refused(tmp_path: Path, text: str) -> None:
-    assert_refused(read_oxford, written(tmp_path, text), "cut short or damaged")
+    assert_refused(read_oxford, written(tmp_path, text), "truncated or damaged")
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
@@ -114,7 +114,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, value: str, place: in
 @pytest.mark.parametrize("form", ["0 0 0", "-1 0 -1", "1 1 1", "1 2 1", "1 0 0", "1e-200 0 1e-200"])
 def test_forms_of_no_ellipse_are_refused(tmp_path: Path, form: str) -> None:
     path = written(tmp_path, f"1\n2\n1 2 1 0 1 9\n1 2 {form} 9\n")
-    assert_refused(read_oxford, path, "row 2 are those of no ellipse")
+    assert_refused(read_oxford, path, "row 2 do not give an ellipse")
 
 
 @pytest.mark.parametrize("row", ["1e300 2 1 0 1 9", "1 2 1 0 1 1e300", "1 2 1e-150 0 1e-150 9"])

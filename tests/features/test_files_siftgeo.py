@@ -19,12 +19,12 @@ def read_by_the_book(raw: bytes) -> list[tuple[list[float], float, list[int]]]:
     features = []
     for start in range(0, len(raw), 168):
         x, y, scale, angle, m11, m12, m21, m22, cornerness = struct.unpack_from("<9f", raw, start)
-        (width,) = struct.unpack_from("<i", raw, start + 36)
+        (dimension,) = struct.unpack_from("<i", raw, start + 36)
         cosine, sine = math.cos(angle), math.sin(angle)
         shape = [m11 * cosine + m12 * sine, m12 * cosine - m11 * sine, m21 * cosine + m22 * sine]
         shape.append(m22 * cosine - m21 * sine)
         frame = [x, y, *(scale * entry for entry in shape)]
-        features.append((frame, cornerness, list(struct.unpack_from(f"<{width}B", raw, start + 40))))
+        features.append((frame, cornerness, list(struct.unpack_from(f"<{dimension}B", raw, start + 40))))
     return features
 
 
@@ -82,7 +82,7 @@ def test_a_file_of_no_bytes_is_an_image_without_features(tmp_path: Path) -> None
     assert features.frames.shape == (0, 6)
 
 
-def test_another_width_is_read(tmp_path: Path) -> None:
+def test_another_dimension_is_read(tmp_path: Path) -> None:
     path = written(tmp_path, *[siftgeo_record(UPRIGHT, [1, 2, 3])] * 2)
     np.testing.assert_array_equal(read_siftgeo(path).descriptors, [[1, 2, 3]] * 2)
 
@@ -95,18 +95,18 @@ def test_features_of_unknown_image_size_can_be_selected_by_a_box(tmp_path: Path)
 
 @pytest.mark.parametrize("length", [1, 39, 40, 167, 169, 335])
 def test_a_cut_file_is_refused(rng: np.random.Generator, tmp_path: Path, length: int) -> None:
-    assert_refused(read_siftgeo, written(tmp_path, siftgeo_bytes(rng, 2)[:length]), "cut short.*restore it")
+    assert_refused(read_siftgeo, written(tmp_path, siftgeo_bytes(rng, 2)[:length]), "truncated.*restore it")
 
 
-@pytest.mark.parametrize("width", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
-def test_an_absurd_width_is_refused(tmp_path: Path, width: int) -> None:
-    path = written(tmp_path, struct.pack("<9fi", *UPRIGHT, width), bytes(128))
-    assert_refused(read_siftgeo, path, f"claims {width} components")
+@pytest.mark.parametrize("dimension", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
+def test_an_absurd_dimension_is_refused(tmp_path: Path, dimension: int) -> None:
+    path = written(tmp_path, struct.pack("<9fi", *UPRIGHT, dimension), bytes(128))
+    assert_refused(read_siftgeo, path, f"declares {dimension} components")
 
 
-def test_widths_that_vary_are_refused(tmp_path: Path) -> None:
+def test_dimensions_that_vary_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path, siftgeo_record(UPRIGHT, SIFT), struct.pack("<9fi", *UPRIGHT, 127), bytes(128))
-    assert_refused(read_siftgeo, path, "record 2 claims 127 components, the first 128")
+    assert_refused(read_siftgeo, path, "record 2 declares 127 components, the first 128")
 
 
 @pytest.mark.parametrize("place", range(9))

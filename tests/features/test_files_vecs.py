@@ -15,8 +15,8 @@ def read_by_the_book(raw: bytes, kind: str) -> list[list[float]]:
     """One row after the other."""
     rows, place = [], 0
     while place < len(raw):
-        (width,) = struct.unpack_from("<i", raw, place)
-        layout = f"<{width}{kind}"
+        (dimension,) = struct.unpack_from("<i", raw, place)
+        layout = f"<{dimension}{kind}"
         rows.append(list(struct.unpack_from(layout, raw, place + 4)))
         place += 4 + struct.calcsize(layout)
     return rows
@@ -56,7 +56,7 @@ def test_features_have_no_geometry_and_a_box_says_so(path: Path) -> None:
     features = read_features(path)
     assert features.image_size == (0, 0)
     assert np.isnan(features.frames).all()
-    with pytest.raises(InputError, match="carry no geometry"):
+    with pytest.raises(InputError, match="descriptors without geometry"):
         features.inside((0, 0, 10, 10))
 
 
@@ -80,20 +80,20 @@ def test_a_folder_that_does_not_exist_is_explained(path: Path) -> None:
 @pytest.mark.parametrize("length", [1, 3, 4, 11, 13, 23])
 def test_a_cut_file_is_refused(path: Path, length: int) -> None:
     path.write_bytes(vecs_bytes(np.ones((2, 2)), "f")[:length])
-    assert_refused(read_vecs, path, "cut short")
+    assert_refused(read_vecs, path, "truncated")
 
 
-@pytest.mark.parametrize("width", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
-def test_an_absurd_width_is_refused(path: Path, width: int) -> None:
-    path.write_bytes(struct.pack("<i", width) + bytes(100))
-    assert_refused(read_vecs, path, f"claims {width} components")
+@pytest.mark.parametrize("dimension", [0, -1, -(1 << 31), 65_537, (1 << 31) - 1])
+def test_an_absurd_dimension_is_refused(path: Path, dimension: int) -> None:
+    path.write_bytes(struct.pack("<i", dimension) + bytes(100))
+    assert_refused(read_vecs, path, f"declares {dimension} components")
 
 
-def test_widths_that_vary_are_refused(path: Path) -> None:
-    path.write_bytes(struct.pack("<iffifffi", 2, 1, 1, 2, 1, 1, 1, 1))  # three rows by size; the third claims another
-    assert_refused(read_vecs, path, "cut short|record")
+def test_dimensions_that_vary_are_refused(path: Path) -> None:
+    path.write_bytes(struct.pack("<iffifffi", 2, 1, 1, 2, 1, 1, 1, 1))  # three rows by size; the third declares another
+    assert_refused(read_vecs, path, "truncated|record")
     path.write_bytes(struct.pack("<iffiff", 2, 1, 1, 3, 1, 1))
-    assert_refused(read_vecs, path, "record 2 claims 3 components, the first 2")
+    assert_refused(read_vecs, path, "record 2 declares 3 components, the first 2")
 
 
 def test_nan_is_refused(path: Path) -> None:

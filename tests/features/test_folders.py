@@ -1,4 +1,4 @@
-"""Which images are meant: order, links, what is passed over, what cannot be read."""
+"""Finding image files: order, links, what is skipped, what cannot be read."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Affine adaptation: the second moments of gradients, their inverse root, and the shape in which they are round."""
+"""Affine adaptation: second moments of gradients, their inverse square root, and the shape with isotropic gradients."""
 
 import math
 
@@ -198,7 +198,7 @@ def test_a_flat_window_does_not_converge_and_stays_round(level: float) -> None:
 
 @pytest.mark.parametrize("angle", [0.0, 0.4, math.pi / 4])
 def test_a_window_of_one_direction_does_not_converge(angle: float) -> None:
-    """An edge can be stretched along itself for ever."""
+    """An edge can be stretched along itself without limit."""
     y, x = np.mgrid[-40:41, -40:41]
     side = x * math.cos(angle) + y * math.sin(angle)
     image = (255 / (1 + np.exp(-side / 2))).astype(np.float32)
@@ -208,7 +208,7 @@ def test_a_window_of_one_direction_does_not_converge(angle: float) -> None:
 
 
 def test_what_is_longer_than_the_limit_is_not_usable() -> None:
-    """And neither is what comes near it: the first measurement, in a round window, makes it out longer than it is."""
+    """Nor are shapes near the limit: the first measurement, in a round window, overestimates their length."""
     ratios = [3.2, MAX_ANISOTROPY + 2]
     levels = [gaussian(161, covariance(ratio, 0.3, 5.0)) for ratio in ratios]
     _, converged = adapt(levels, [(80, 80)] * 2, which=[0, 1], iterations=60)
@@ -216,7 +216,7 @@ def test_what_is_longer_than_the_limit_is_not_usable() -> None:
 
 
 def test_two_round_measurements_are_needed() -> None:
-    """So one iteration never is enough, and a round blob needs no third."""
+    """So one iteration is never enough, and a round blob needs only two."""
     image = gaussian(61, covariance(1.0, 0.0, 4.0))
     assert [adapt([image], [(30, 30)], iterations=n)[1].tolist() for n in (1, 2)] == [[False], [True]]
 

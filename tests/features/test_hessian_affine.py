@@ -1,4 +1,4 @@
-"""Hessian-affine features as a whole: what comes out, what it follows, what leaves it unchanged, what is refused."""
+"""Hessian-affine features as a whole: properties, covariance, invariance, refused settings."""
 
 import contextlib
 import math
@@ -17,12 +17,11 @@ from threadpoolctl import threadpool_limits
 from faemb import persistence
 from faemb.errors import InputError
 from faemb.features.extractor import in_original_pixels
-from faemb.features.hessian_affine import HessianAffine
+from faemb.features.hessian_affine import HessianAffine, root_sift
 from faemb.features.hessian_affine.detector import Regions, turned, upright, within
 from faemb.features.hessian_affine.patches import Gradients
 from faemb.features.image import Image, as_image
 from faemb.features.local_features import LocalFeatures
-from faemb.features.root_sift import root_sift
 
 CHANGES: dict[str, Any] = {
     "max_features": 50,
@@ -107,7 +106,7 @@ def refound(centres: np.ndarray, shapes: np.ndarray, found: LocalFeatures, descr
     return similar
 
 
-# What comes out
+# Properties
 
 
 @pytest.mark.parametrize("setting", [None, *CHANGES])
@@ -117,7 +116,6 @@ def test_features_keep_the_contract_under_every_setting(setting: str | None, sma
     check_contract(found, (161, 129))
     assert len(found) > 20
     assert found.fingerprint == extractor.fingerprint
-    assert extractor.width == 128
 
 
 def test_a_photograph_has_many(features: LocalFeatures, turning: LocalFeatures) -> None:
@@ -226,7 +224,7 @@ def test_more_than_there_are_is_all_of_them(small: np.ndarray) -> None:
     assert_same_bits(HessianAffine(max_features=100_000).extract(small), HessianAffine().extract(small))
 
 
-# What it follows
+# Covariance
 
 
 @pytest.mark.parametrize("quarters", [1, 2])
@@ -338,7 +336,7 @@ def test_reduction_is_undone_along_each_axis() -> None:
     np.testing.assert_array_equal(in_original_pixels(frames, image), expected)
 
 
-# What leaves it unchanged
+# Invariance
 
 
 @pytest.mark.parametrize("rotation_invariant", [False, True])
@@ -394,7 +392,7 @@ def test_views_are_taken_and_the_image_is_not_changed(small: np.ndarray) -> None
 def test_brightness_and_a_little_contrast_leave_the_descriptors(
     contrast: float, brightness: float, photograph: np.ndarray
 ) -> None:
-    """Contrast adds weak features; those there were stay."""
+    """Higher contrast adds weak features; the others stay."""
     image = 0.1 + 0.6 * photograph / 255
     before, after = (HessianAffine().extract(each) for each in (image, contrast * image + brightness))
     similar = refound(before.centres, before.shapes, after, before.descriptors)
@@ -453,7 +451,7 @@ def test_turned_points_the_first_axis_along_the_gradient(rng: np.random.Generato
         assert np.linalg.det(shape) == pytest.approx(np.linalg.det(before))
 
 
-# Images with little or nothing to see
+# Images with few or no features
 
 
 @pytest.mark.parametrize(
@@ -553,7 +551,7 @@ def test_an_image_too_long_to_be_enlarged_is_described_or_refused(
 
 
 def with_settings(settings: dict) -> HessianAffine:
-    """Past the constructor, whose types are checked in tests and not in use."""
+    """Set after construction: in tests, but not in use, the constructor's types are checked."""
     return HessianAffine().set_params(**settings)
 
 

@@ -1,4 +1,4 @@
-"""Extrema of the Hessian's determinant: blobs and saddles where they are, of the size they have, and nothing else."""
+"""Extrema of the Hessian's determinant: blobs and saddles at their positions and scales, and nothing else."""
 
 import math
 
@@ -297,7 +297,7 @@ def test_a_flat_image_gives_nothing(level: float) -> None:
     assert len(found(np.full((60, 70), level), threshold=0.05).x) == 0
 
 
-# What changes nothing, or only what it should
+# Invariance and covariance
 
 
 def same(one: Extrema, other: Extrema, **tolerance: float) -> None:

@@ -1,4 +1,4 @@
-"""Patches: regions as discs, bilinear, with the same blur whatever their size, and their gradients."""
+"""Patches: regions normalised to discs, sampled bilinearly, with one blur whatever their size; and their gradients."""
 
 import math
 

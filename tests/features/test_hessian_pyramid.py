@@ -1,4 +1,4 @@
-"""Scale space: every level is the image under one Gaussian of the right width, seen through ever larger pixels."""
+"""Scale space: every level is the image blurred by a Gaussian of the right sigma, at the octave's pixel size."""
 
 import math
 
@@ -68,7 +68,7 @@ def test_a_blurred_pixel_is_the_weighted_mean_of_those_around_it(noise: np.ndarr
 
 @pytest.mark.parametrize(("sigma", "per_octave"), [(1.6, 3), (1.6, 1), (1.2, 2), (2.5, 5)])
 def test_every_level_has_the_blur_it_is_said_to_have(noise: np.ndarray, sigma: float, per_octave: int) -> None:
-    """Blur in pixels of the image, less what the camera has blurred already: variances add. Far from the edge."""
+    """Blur in pixels of the image, less IMAGE_BLUR: variances add. Far from the edge."""
     for octave in pyramid(noise, sigma=sigma, per_octave=per_octave)[:2]:
         for k, level in enumerate(octave.levels):
             blur = sigma * octave.pixel * 2 ** (k / per_octave)
@@ -175,6 +175,6 @@ def test_the_image_is_not_changed(noise: np.ndarray) -> None:
 
 
 def test_octaves_are_made_one_at_a_time(noise: np.ndarray) -> None:
-    """So that a caller can let go of levels it does not need."""
+    """So that a caller can free levels that it does not need."""
     first = next(iter(octaves(noise, sigma=SIGMA, per_octave=3)))
     assert first.pixel == 1

@@ -1,4 +1,4 @@
-"""SIFT: shares of every gradient in orientations and cells, one at a time; length, order, clipping."""
+"""SIFT: weights of gradients in orientations and cells, one at a time; length, order, clipping. RootSIFT."""
 
 import math
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from faemb.errors import InputError
 from faemb.features.hessian_affine.patches import Gradients
-from faemb.features.hessian_affine.sift import CELLS, ORIENTATIONS, WIDTH, sift
-from faemb.features.root_sift import root_sift
+from faemb.features.hessian_affine.sift import CELLS, DIMENSION, ORIENTATIONS, root_sift, sift
 
 SIDE = 41
 
@@ -136,7 +136,7 @@ def test_descriptors_have_unit_length_and_no_negative_entry(
     kind: Callable[..., Gradients], rng: np.random.Generator
 ) -> None:
     descriptors = sift(kind(rng, 100))
-    assert (descriptors.shape, descriptors.dtype) == ((100, WIDTH), np.float32)
+    assert (descriptors.shape, descriptors.dtype) == ((100, DIMENSION), np.float32)
     assert descriptors.flags.c_contiguous
     np.testing.assert_allclose(np.linalg.norm(descriptors, axis=1), 1, rtol=1e-6)
     assert descriptors.min() >= 0
@@ -193,7 +193,7 @@ def test_no_patches_have_no_descriptors() -> None:
 
 
 def test_gradients_are_not_changed_and_the_same_twice(rng: np.random.Generator) -> None:
-    """Tables are made once and kept: the first call must not wear them out."""
+    """Cached tables must not be changed by the first call."""
     gradients = noise(rng, 5)
     before = [part.copy() for part in gradients]
     first = sift(gradients)
@@ -209,3 +209,33 @@ def test_root_sift_of_it_compares_histograms(rng: np.random.Generator) -> None:
     shares = descriptors / descriptors.sum(axis=1, keepdims=True)
     expected = [[sum(math.sqrt(p * q) for p, q in zip(a, b, strict=True)) for b in shares] for a in shares]
     np.testing.assert_allclose(roots @ roots.T, expected, atol=1e-5)
+
+
+# RootSIFT
+
+
+def root_by_the_book(row: list[float]) -> list[float]:
+    total = sum(row)
+    return [math.sqrt(value / total) if total else 0.0 for value in row]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_root_sift_is_the_formula(rng: np.random.Generator, dtype: type) -> None:
+    rows = rng.integers(0, 256, (20, 128)).astype(dtype)
+    result = root_sift(rows)
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, [root_by_the_book(row) for row in rows.tolist()], rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(result, axis=1), 1, rtol=1e-6)
+
+
+def test_rows_of_zeros_stay_so_and_the_input_is_unchanged() -> None:
+    rows = np.array([[0, 0], [9, 16]], np.float32)
+    np.testing.assert_allclose(root_sift(rows), [[0, 0], [0.6, 0.8]])
+    assert rows.tolist() == [[0, 0], [9, 16]]
+    assert root_sift(np.zeros((0, 128), np.float32)).shape == (0, 128)
+
+
+@pytest.mark.parametrize("value", [-1, np.nan, np.inf])
+def test_what_is_no_histogram_is_explained(value: float) -> None:
+    with pytest.raises(InputError, match="1 values that are negative, NaN or infinite"):
+        root_sift(np.array([[1, value]], np.float32))

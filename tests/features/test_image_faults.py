@@ -1,4 +1,4 @@
-"""What cannot be read, and what is too large: one sentence with the file, the fault and the cure."""
+"""Files that cannot be read or are too large: a message with the file, the fault and the cure."""
 
 import io
 import os
@@ -17,8 +17,8 @@ import pytest
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.features.image import decoders, decoding, read_image
 
-UNREADABLE = "is no image this can read; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
-AGAIN = "it is damaged, cut short or of a rare kind: copy or download it again, or save it as PNG"
+UNREADABLE = "is no image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
+AGAIN = "it is damaged, truncated or of a rare kind: copy or download it again, or save it as PNG"
 
 
 def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (60, 40), **options) -> bytes:
@@ -30,7 +30,7 @@ def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (60, 40
 
 
 def png_of_size(width: int, height: int) -> bytes:
-    """Only the header says so: there are no pixels behind it."""
+    """A header without pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return encoded("PNG")[:8] + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(b"\0"))
 
@@ -82,7 +82,7 @@ def assert_refused(path, *parts: str, max_side: int | None = 1024) -> None:
         pytest.param(b"II*\0" + b"\xff" * 90, ["cannot be decoded: ", AGAIN], id="only a tiff's signature"),
         pytest.param(
             png_of_size(50_000, 50_000),
-            ["is 50000 x 50000 pixels; at most 250,000,000 in all are read: save a smaller copy of it"],
+            ["is 50000 x 50000 pixels; expected at most 250,000,000 in all: save a smaller copy of it"],
             id="bomb",
         ),
         pytest.param(png_of_size(2**31 - 1, 2**31 - 1), ["at most 250,000,000 in all"], id="greatest bomb"),
@@ -211,7 +211,7 @@ def test_a_panorama_is_read_with_a_cap_only(file_format, tmp_path):
     path = tmp_path / "panorama"
     PIL.Image.new("L", (40_000, 8), 50).save(path, file_format)
     assert read_image(path).pixels.shape == (1, 1024)
-    assert_refused(path, "is 40000 x 8 pixels; without a cap", "at most 32766: give max_side", max_side=None)
+    assert_refused(path, "is 40000 x 8 pixels; without max_side", "at most 32766: give max_side", max_side=None)
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "GIF"])
@@ -222,7 +222,7 @@ def test_nothing_is_decoded_before_the_size_is_checked(file_format, tmp_path, mo
     (tmp_path / "image").write_bytes(encoded(file_format))
     monkeypatch.setattr(decoding, "MAX_PIXELS", 2399)
     monkeypatch.setattr(PIL.ImageFile.ImageFile, "load", decoded)
-    assert_refused(tmp_path / "image", "is 60 x 40 pixels; at most 2,399 in all are read")
+    assert_refused(tmp_path / "image", "is 60 x 40 pixels; expected at most 2,399 in all")
 
 
 def test_chunks_that_unpack_to_far_more_are_not_unpacked(tmp_path):

@@ -1,4 +1,4 @@
-"""Whatever the bytes: an Image or one of the package's errors, and nothing said about it elsewhere."""
+"""Damaged image files give an Image or one of the package's errors, and no warnings or output."""
 
 import io
 import logging
@@ -22,7 +22,7 @@ CUTS = 40
 
 
 def picture(mode: str) -> PIL.Image.Image:
-    """A smooth ramp with noise: enough data that the decoders have something to stumble over."""
+    """A smooth ramp with noise: enough data that damage reaches all parts of the decoders."""
     rng = np.random.default_rng(7)
     ramp = np.linspace(0, 200, SIZE[0])[None, :, None] + rng.integers(0, 50, (SIZE[1], SIZE[0], 3))
     rgb = PIL.Image.fromarray(ramp.astype(np.uint8))
@@ -37,7 +37,7 @@ def picture(mode: str) -> PIL.Image.Image:
 
 def encoded(file_format: str, mode: str = "RGB", **options) -> bytes:
     exif = PIL.Image.Exif()
-    if file_format != "TIFF":  # whose tags lie behind its pixels: cut those off, and a whole picture lies on its side
+    if file_format != "TIFF":  # its orientation follows its pixels: without it the image is complete but not upright
         exif[0x0112] = 6
     exif[0x010F] = "a maker of cameras"
     stream = io.BytesIO()
@@ -116,7 +116,7 @@ def test_cut_files_are_refused_or_whole_but_never_half_shown(sample, tmp_path):
 def test_flipped_bits(sample, rng, tmp_path, request, capfd, caplog):
     for variant in range(FLIPPED_VARIANTS):
         data = bytearray(sample)
-        # Every second time only the header, which is where decoders go astray.
+        # Every second time only the header, where most faults of decoders are.
         end = len(data) if variant % 2 else min(len(data), 256)
         for place, bit in zip(rng.integers(end, size=1 + variant % 6), rng.integers(8, size=6), strict=False):
             data[place] ^= 1 << bit

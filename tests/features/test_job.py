@@ -22,7 +22,7 @@ from faemb.features import Extractor, HessianAffine, Image, LocalFeatures, extra
 from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
 from faemb.features.local_features import frames_from
-from faemb.runtime.parallel import WorkerDied
+from faemb.runtime.parallel import TaskFailed, WorkerDied
 from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
@@ -161,14 +161,14 @@ class TestNames:
         assert (summary.images, summary.features) == (3, 60)
 
 
-# What is done again
+# What is extracted again
 
 
 @pytest.mark.usefixtures("serial")
 class TestResuming:
     @pytest.fixture
     def before(self, photos: Path, out: Path, serial: None) -> dict[str, tuple[int, int]]:
-        """How the files stand after a first run."""
+        """The state of the files after a first run."""
         extract_folder(photos, out, EXTRACTOR)
         return stamps(out)
 
@@ -396,8 +396,8 @@ class TestFaults:
                 MissingExtraError("reading it", "heic"),
                 "{image}: reading it needs the extra 'heic': pip install \"faemb[heic]\"",
             ),
-            (KeyError("x"), "{image}: an unexpected fault, please report it (KeyError: 'x')"),
-            (RuntimeError("two\nlines"), "{image}: an unexpected fault, please report it (RuntimeError: two)"),
+            (TaskFailed("KeyError: 'x'"), "{image}: an unexpected fault, please report it (KeyError: 'x')"),
+            (TaskFailed("OSError: two\nlines"), "{image}: an unexpected fault, please report it (OSError: two)"),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
     )
@@ -470,7 +470,7 @@ def test_the_hash_is_of_the_content_alone(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_path, out):
-    """Its workers end by themselves, no file is ever half there, and the last run only does what is missing."""
+    """Its workers end by themselves, no file is incomplete, and the last run extracts only what is missing."""
     count, kills, moments = 40, 5, random.Random(11)  # noqa: S311
     for number in range(count):
         picture(tmp_path / "photos" / f"{number:02}.png", number)

@@ -9,11 +9,11 @@ from faemb.errors import InputError
 from faemb.features.local_features import LocalFeatures, frames_from
 
 
-def make(count: int = 30, size: tuple[int, int] = (100, 80), width: int = 8) -> LocalFeatures:
+def make(count: int = 30, size: tuple[int, int] = (100, 80), dimension: int = 8) -> LocalFeatures:
     rng = np.random.default_rng(7)
     frames = rng.normal(size=(count, 6)).astype(np.float32)
     frames[:, :2] = rng.uniform(0, np.array(size or (100, 80)) - 1, (count, 2))
-    descriptors = rng.normal(size=(count, width)).astype(np.float32)
+    descriptors = rng.normal(size=(count, dimension)).astype(np.float32)
     return LocalFeatures(descriptors, frames, -np.sort(-rng.uniform(size=count).astype(np.float32)), size, "abc")
 
 
@@ -24,7 +24,7 @@ def at(*places: tuple[float, float], size: tuple[int, int] = (100, 80)) -> Local
 
 
 def rows_of(features: LocalFeatures) -> list[int]:
-    """Which were kept: the descriptors of `at` are numbers."""
+    """Indices of the features kept: the descriptors of `at` are their numbers."""
     return features.descriptors[:, 0].astype(int).tolist()
 
 
@@ -50,11 +50,11 @@ def test_frames_are_put_together_and_taken_apart(count: int, rng: np.random.Gene
     np.testing.assert_array_equal(features.shapes, shapes.astype(np.float32))
 
 
-@pytest.mark.parametrize("width", [1, 128])
-def test_none_is_a_set_like_any_other(width: int) -> None:
-    none = LocalFeatures.none(width, (30, 40))
+@pytest.mark.parametrize("dimension", [1, 128])
+def test_none_is_a_set_like_any_other(dimension: int) -> None:
+    none = LocalFeatures.none(dimension, (30, 40))
     assert len(none) == 0
-    assert (none.descriptors.shape, none.frames.shape, none.scores.shape) == ((0, width), (0, 6), (0,))
+    assert (none.descriptors.shape, none.frames.shape, none.scores.shape) == ((0, dimension), (0, 6), (0,))
     assert (none.centres.shape, none.shapes.shape) == ((0, 2), (0, 2, 2))
     assert {array.dtype for array in (none.descriptors, none.frames, none.scores)} == {np.dtype(np.float32)}
     assert none.image_size == (30, 40)
@@ -70,7 +70,7 @@ def test_features_are_not_changed_in_place() -> None:
 
 
 def test_features_are_compared_by_identity() -> None:
-    """Arrays have no single answer to whether they are equal."""
+    """Comparing arrays gives no single truth value."""
     features = make()
     assert features in [features]
     assert features != make()
@@ -176,7 +176,7 @@ def test_of_an_image_of_unknown_size_no_box_lies_outside() -> None:
 def test_descriptors_without_geometry_have_no_box() -> None:
     frames = np.full((3, 6), np.nan, np.float32)
     features = LocalFeatures(np.zeros((3, 2), np.float32), frames, np.ones(3, np.float32), (0, 0))
-    with pytest.raises(InputError, match="carry no geometry, descriptors alone, so a box cannot select"):
+    with pytest.raises(InputError, match="descriptors without geometry, which a box cannot select"):
         features.inside((0, 0, 10, 10))
     assert len(features.select(slice(2))) == 2
 

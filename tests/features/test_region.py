@@ -1,4 +1,4 @@
-"""Boxes: read from text, cut to the image, refused where they hold nothing."""
+"""Boxes: read from text, clipped to the image, refused if empty or outside."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Extractors by name, and what is said when name, setting or network do not fit."""
+"""Extractors by name, and errors for names, settings and networks that do not fit."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Warnings of decoders are not heard, those of everybody else are, and the list of filters is left as it was."""
+"""Warnings of decoders are suppressed, all others are not, and the list of filters is restored."""
 
 import logging
 import threading
@@ -15,7 +15,7 @@ from faemb.features.image.silence import silence
 
 @pytest.fixture
 def talkative(tmp_path) -> Path:
-    """A JPEG on which Pillow remarks that its EXIF data is cut short."""
+    """A JPEG for which Pillow warns that its EXIF data is truncated."""
     path = tmp_path / "talkative.jpg"
     PIL.Image.new("L", (50, 40), 9).save(path, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01")
     with pytest.warns(UserWarning, match="EXIF"), PIL.Image.open(path) as image:

@@ -1,4 +1,4 @@
-"""One task over many items in worker processes; the tasks stand in this module, so that workers can import them."""
+"""One task over many items in worker processes; the tasks are defined here, so that workers can import them."""
 
 import inspect
 import itertools
@@ -20,22 +20,22 @@ import threadpoolctl
 
 from faemb.errors import InputError, MissingExtraError
 from faemb.runtime import parallel
-from faemb.runtime.parallel import WorkerDied, checked_jobs, spread
+from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
 
 JOBS = 2
 AHEAD = 4 * JOBS
-"""Items that may be in flight at most; fewer is as good."""
+"""Most items that may be submitted and not finished."""
 
 
 class TalkativeError(Exception):
-    """Cannot be built again from its arguments alone, as errors of many libraries."""
+    """Cannot be unpickled, like the errors of many libraries: its arguments are not those of its constructor."""
 
     def __init__(self, place: str, number: int) -> None:
         super().__init__(f"{place} has failed with {number}")
 
 
 class Witness:
-    """A task that tells where it ran; the errors that it raises are named by the items."""
+    """A task that reports where it ran; the item gives the error that it raises."""
 
     times_unpacked: ClassVar[int] = 0
 
@@ -52,6 +52,8 @@ class Witness:
             raise MissingExtraError("reading a.heic", "heic")
         if item == "talkative":
             raise TalkativeError("here", 7)
+        if item == "lock":
+            raise ValueError(threading.Lock())
         pools = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
         return {
             "item": item,
@@ -85,8 +87,8 @@ def workers() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[tuple[Any, Any]]:
-    """Of one run over 30 numbers, three texts that raise, and a twin."""
-    outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", 7], jobs=JOBS))
+    """Of one run over 30 numbers, four texts that raise, and a number again."""
+    outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", "lock", 7], jobs=JOBS))
     assert workers() == []
     return outcomes
 
@@ -113,20 +115,26 @@ def test_libraries_use_one_thread_in_a_worker(outcomes):
 
 def test_an_exception_is_given_back_with_its_item(outcomes):
     (error,) = [result for item, result in outcomes if item == "value"]
-    assert type(error) is ValueError
-    assert str(error) == "no good"
+    assert type(error) is TaskFailed
+    assert str(error) == "ValueError: no good"
 
 
-@pytest.mark.parametrize(("item", "words"), [("extra", "needs the extra 'heic'"), ("talkative", "failed with 7")])
-def test_an_exception_that_does_not_travel_well_is_not_taken_for_a_dead_worker(outcomes, item, words):
+@pytest.mark.parametrize(
+    ("item", "kind", "words"),
+    [
+        ("extra", MissingExtraError, "reading a.heic needs the extra 'heic'"),
+        ("talkative", TaskFailed, "TalkativeError: here has failed with 7"),
+        ("lock", TaskFailed, "ValueError: <unlocked _thread.lock"),
+    ],
+)
+def test_an_exception_that_cannot_be_pickled_is_not_taken_for_a_dead_worker(outcomes, item, kind, words):
     (error,) = [result for given, result in outcomes if given == item]
-    assert isinstance(error, Exception)
-    assert not isinstance(error, WorkerDied)
+    assert isinstance(error, kind)
     assert words in str(error)
 
 
 def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
-    """Two in the same flight, one in a later one."""
+    """Two that are submitted together, and a later one."""
     outcomes = list(
         spread(kill_the_worker_on_a_multiple_of_five, [1, 5, 2, 10, 3, 4, *range(6, 10), 15, 11], jobs=JOBS)
     )
@@ -141,7 +149,7 @@ def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
 
 
 class Pool:
-    """In place of a pool, without processes: the first breaks when it is given its third item."""
+    """A pool without processes; the first one breaks when its third item is submitted."""
 
     made: ClassVar[int] = 0
 
@@ -252,7 +260,7 @@ def test_wrong_numbers_of_jobs_are_explained(jobs):
 
 @pytest.mark.parametrize("jobs", [1.5, "2", float("nan"), [2]], ids=repr)
 def test_jobs_of_a_wrong_type_are_explained(jobs):
-    """Unwrapped: in tests alone the types are checked before."""
+    """Unwrapped: only in tests types are checked before."""
     with pytest.raises(InputError, match=r"jobs is .*; expected a whole number, 1 to 1024"):
         inspect.unwrap(checked_jobs)(jobs)
 

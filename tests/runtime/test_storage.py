@@ -1,4 +1,4 @@
-"""A file is there completely or not at all, whatever happens while it is written."""
+"""A file exists completely or not at all, whatever happens while it is written."""
 
 import os
 import random
@@ -97,7 +97,7 @@ def test_a_folder_in_its_place_is_explained(tmp_path):
 
 
 def test_names_of_any_length_and_alphabet(tmp_path):
-    """The temporary name is not made from the name, so it is never too long."""
+    """The temporary name does not contain the file's name, so it is never too long."""
     path = tmp_path / ("ż " * 85)
     assert len(os.fsencode(path.name)) == 255
     with replacing(path) as temporary:

@@ -1,4 +1,4 @@
-"""Tasks side by side in threads: all results, in order, and what happens when one fails."""
+"""Tasks in parallel threads: all results in order, and errors of tasks."""
 
 import threading
 

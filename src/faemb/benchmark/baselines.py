@@ -16,6 +16,7 @@ from faemb.benchmark.rows import Asked
 from faemb.benchmark.run import Row
 from faemb.benchmark.scoring import measured, similarities
 from faemb.benchmark.workbench import Workbench
+from faemb.errors import InputError
 from faemb.features import LocalFeatures
 from faemb.features.cnn import rmac, spoc
 from faemb.normalise import unit_length
@@ -59,23 +60,24 @@ class Baseline(Asked):
 
 
 def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, "d h w"]:
-    """The map as it left the network at its finest scale; or the part of it that these features fill.
+    """The largest of the maps as it left the network; with `part` only the rows and columns that these features span.
 
-    Scores are the lengths that vectors had; a cell that is missing excited nothing.
+    Scores are the lengths of the vectors; cells without a feature are zero.
     """
-    if len(features) == 0:
-        return np.zeros((features.descriptors.shape[1], 1, 1), np.float32)
-    sides = 2 * features.frames[:, [2, 5]].astype(np.float64)
-    side = sides.min(axis=0)
-    finest = features.select(np.all(sides <= 1.001 * side, axis=1))
-    size = np.rint(np.array(features.image_size) / side).astype(int)
-    columns, rows = np.rint((finest.centres + 0.5) / side - 0.5).astype(int).T
-    lengths = np.linalg.norm(finest.descriptors, axis=1)
-    cells = np.zeros((finest.descriptors.shape[1], size[1], size[0]), np.float32)
-    cells[:, rows, columns] = (finest.descriptors * (finest.scores / np.where(lengths > 0, lengths, 1))[:, None]).T
+    if features.grids is None:
+        raise InputError("these features are stored without the grid of their map; delete them and extract them again")
+    sizes, cells = features.grids.sizes, features.grids.cells
+    largest = int(np.argmax(sizes.prod(axis=1)))
+    chosen = cells[:, 0] == largest
+    descriptors, scores, (_, rows, columns) = features.descriptors[chosen], features.scores[chosen], cells[chosen].T
+    lengths = np.linalg.norm(descriptors, axis=1)
+    values = np.zeros((descriptors.shape[1], *sizes[largest]), np.float32)
+    values[:, rows, columns] = (descriptors * (scores / np.where(lengths > 0, lengths, 1))[:, None]).T
     if not part:
-        return cells
-    return cells[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
+        return values
+    if len(rows) == 0:
+        return values[:, :1, :1]
+    return values[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
 
 
 def _shortened(axes: Rotation, vectors: Vectors, length: int) -> Float[np.ndarray, "N k"]:

@@ -1,21 +1,20 @@
-"""Local features: an image becomes a set of descriptors with their geometry.
+"""Local features: an image becomes a set of descriptors with geometry.
 
-HessianAffine(max_features=1000).extract("photo.jpg")        the paper's features: Hessian-affine RootSIFT
-make_extractor("map", model="net.onnx").extract("photo.jpg")  features of any convolutional network
-read_features("photo.siftgeo")                               features that another tool has extracted
-extract_folder("photos", "features", HessianAffine())        many images, on all cores, resumable
+HessianAffine(max_features=1000).extract("photo.jpg")           the paper's features: Hessian-affine RootSIFT
+make_extractor("map", network="net.onnx").extract("photo.jpg")  features of any convolutional network
+read_features("photo.siftgeo")                                  features that another tool has extracted
+extract_folder("photos", "features", HessianAffine())           many images, on all cores, resumable
 """
 
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 from faemb.features.extractor import Extractor
 from faemb.features.files import read_features
-from faemb.features.hessian_affine import HessianAffine
+from faemb.features.hessian_affine import HessianAffine, root_sift
 from faemb.features.image import Image, read_image
 from faemb.features.job import Summary, extract_folder
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import Grids, LocalFeatures
 from faemb.features.region import Box, parse_box
 from faemb.features.registry import DETECTORS, make_extractor
-from faemb.features.root_sift import root_sift
 
 __all__ = [
     "DETECTORS",
@@ -24,6 +23,7 @@ __all__ = [
     "CnnPatches",
     "CnnTokens",
     "Extractor",
+    "Grids",
     "HessianAffine",
     "Image",
     "LocalFeatures",

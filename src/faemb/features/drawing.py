@@ -1,7 +1,6 @@
-"""Local features drawn on their image: each an ellipse, with a line from its centre to where its patch's right is."""
+"""Local features drawn on their image: each an ellipse, with a line from its centre along its patch's x axis."""
 
 import os
-from typing import Any
 
 import cv2
 import numpy as np
@@ -9,19 +8,19 @@ from jaxtyping import Float, UInt8
 from PIL import Image as Pillow
 
 from faemb.errors import InputError
-from faemb.features.image import as_image
+from faemb.features.image import ImageLike, as_image
 from faemb.features.local_features import LocalFeatures
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import AnyPath, replacing
 
 LARGEST_PICTURE = 2048
 _POINTS = 36
 _FRACTION_BITS = 4
 
 
-def draw_features(image: Any, features: LocalFeatures) -> UInt8[np.ndarray, "H W 3"]:
-    """The image (reduced to 2,048 pixels), darkened, with its regions from weak (blue) to strong (yellow)."""
+def draw_features(image: ImageLike, features: LocalFeatures) -> UInt8[np.ndarray, "H W 3"]:
+    """The image, darkened and reduced to 2,048 pixels, with its regions from weak (blue) to strong (yellow)."""
     if np.isnan(features.frames).any():
-        raise InputError("these features carry no geometry, descriptors alone, so they cannot be drawn")
+        raise InputError("these features are descriptors without geometry; extract them from the image to draw them")
     shown = as_image(image, LARGEST_PICTURE)
     picture = np.ascontiguousarray(shown.rgb().astype(np.float32) * 0.6).astype(np.uint8)
     scale = np.array([picture.shape[1], picture.shape[0]]) / np.array(shown.size)  # pixel centres are at whole numbers
@@ -35,8 +34,8 @@ def draw_features(image: Any, features: LocalFeatures) -> UInt8[np.ndarray, "H W
     return picture
 
 
-def save_picture(path: str | os.PathLike[str], picture: UInt8[np.ndarray, "H W 3"]) -> None:
-    """Write a picture in the format that the path's suffix names."""
+def save_picture(path: AnyPath, picture: UInt8[np.ndarray, "H W 3"]) -> None:
+    """Write a picture; the suffix of the path gives the format."""
     suffix = os.path.splitext(path)[1].lower()
     kind = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}.get(suffix)
     if kind is None:
@@ -59,7 +58,7 @@ def _in_fixed_point(points: Float[np.ndarray, "p 2"]) -> np.ndarray:
 
 
 def _colours(scores: Float[np.ndarray, " N"]) -> UInt8[np.ndarray, "N 3"]:
-    """By rank, so that a few strong features do not leave the rest one colour."""
+    """Colours by rank: by score, a few strong features would leave all others in one colour."""
     rank = np.empty(len(scores))
     rank[np.argsort(scores, kind="stable")] = np.linspace(0, 255, len(scores))
     if not len(scores):

@@ -1,10 +1,10 @@
-"""The one interface of this package: an extractor turns an image into its local features.
+"""The interface of all extractors: an image becomes its local features.
 
-An extractor is a component: its constructor's keywords are its settings, and settings (with the network's weights,
-where there is one) give a fingerprint that is stored wherever features or vectors are stored.
+An extractor is a component: its constructor's keywords are its settings. The fingerprint of the settings, and of the
+network's weights where there is one, is stored with features and vectors.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
@@ -12,28 +12,28 @@ import numpy as np
 from faemb import persistence
 from faemb.component import Component
 from faemb.features.image import Image, ImageLike, as_image, require_max_side
-from faemb.features.local_features import LocalFeatures
+from faemb.features.local_features import LocalFeatures, frames_from
 
 
-class Extractor(Component):
+class Extractor(Component, ABC):
     max_side: int | None
-    """Every extractor has this setting: larger images are first reduced to it; None for no limit."""
+    """A setting of every extractor: images with a longer side are reduced to it first; None: no limit."""
 
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:
-        """The features of an image as it was read, in its own pixels."""
+        """The features of an image, with frames in pixels of `image.pixels`."""
 
     def check_settings(self) -> None:
         """Raise an InputError for a setting that cannot be used."""
         require_max_side(self.max_side)
 
     def extract(self, image: ImageLike) -> LocalFeatures:
-        """Read a file, or take an array, and describe it; frames are in pixels of the original image."""
+        """The features of an image file or array; frames are in pixels of the original image."""
         self.check_settings()
-        shown = as_image(image, self.max_side)
-        features = self.describe(shown)
-        frames = in_original_pixels(features.frames, shown)
-        return replace(features, frames=frames, image_size=shown.size, fingerprint=self.fingerprint)
+        reduced = as_image(image, self.max_side)
+        features = self.describe(reduced)
+        frames = in_original_pixels(features.frames, reduced)
+        return replace(features, frames=frames, image_size=reduced.size, fingerprint=self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
@@ -41,9 +41,8 @@ class Extractor(Component):
 
 
 def in_original_pixels(frames: np.ndarray, image: Image) -> np.ndarray:
-    """Undo the reduction of the image: pixel centres are at whole numbers on both sides of it."""
+    """Frames scaled from the reduced to the original image; in both, pixel centres have whole coordinates."""
     height, width = image.pixels.shape[:2]
     scale = np.array([image.size[0] / width, image.size[1] / height])
     centres = (frames[:, :2] + 0.5) * scale - 0.5
-    shapes = frames[:, 2:].reshape(-1, 2, 2) * scale[:, None]
-    return np.concatenate([centres, shapes.reshape(-1, 4)], axis=1).astype(np.float32)
+    return frames_from(centres, frames[:, 2:].reshape(-1, 2, 2) * scale[:, None])

@@ -1,11 +1,12 @@
-"""Which images are meant: files as named, folders searched through."""
+"""Finding image files: those named, and those in the folders named."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from faemb.errors import InputError
+from faemb.runtime.storage import AnyPath
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".tif", ".tiff", ".bmp", ".gif", ".heic", ".heif", ".avif")
@@ -15,13 +16,14 @@ SUFFIXES = frozenset(
 class Found(NamedTuple):
     images: list[Path]
     unreadable: list[str]
-    """A sentence for each folder that could not be searched."""
+    """One message per folder that could not be read."""
 
 
-def find_images(places: Iterable[Any]) -> Found:
-    """Every named file, and every image in the named folders and below, by suffix, in order of name, each once.
+def find_images(places: Iterable[AnyPath]) -> Found:
+    """Every file named, and every image in the folders named and their subfolders, each once.
 
-    Hidden files and folders are passed over; links are followed, except back to a folder above.
+    Images in folders are recognised by suffix and sorted by name. Hidden files and folders are skipped; links are
+    followed, except to a folder that contains them.
     """
     images: dict[str, Path] = {}
     unreadable: list[str] = []
@@ -44,9 +46,9 @@ def is_image(path: Path) -> bool:
 
 
 def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iterator[Path]:
-    """Such files in a folder and below, as `find_images` finds them, one at a time: there may be millions.
+    """Wanted files of a folder and its subfolders, as `find_images` finds them, one at a time: there may be millions.
 
-    A folder that cannot be read is an error, once all before it have come.
+    A folder that cannot be read raises an error after the files before it.
     """
     unreadable: list[str] = []
     for path in _below(folder, wanted, frozenset(), unreadable):
@@ -54,11 +56,11 @@ def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iter
             break
         yield path
     if unreadable:
-        raise InputError(f"{unreadable[0]}; allow it to be read")
+        raise InputError(f"{unreadable[0]}; change its permissions")
 
 
-def common_folder(places: Iterable[Any]) -> Path:
-    """The folder that holds everything named: images get their names relative to it."""
+def common_folder(places: Iterable[AnyPath]) -> Path:
+    """The folder that contains all these files and folders; images are named relative to it."""
     folders = [
         os.path.abspath(place if os.path.isdir(place) else os.path.dirname(os.path.abspath(place))) for place in places
     ]
@@ -82,7 +84,7 @@ def _below(
     if here in above:
         return
     for path in (Path(entry.path) for entry in entries if not entry.name.startswith(".")):
-        if os.path.isdir(path):  # unlike the methods of an entry these two never raise, as on a link to itself
+        if os.path.isdir(path):  # unlike an entry's methods it does not raise, as on a link to itself
             yield from _below(path, wanted, above | {here}, unreadable)
         elif wanted(path) and os.path.isfile(path):
             yield path

@@ -1,21 +1,34 @@
-"""What every extractor gives: the local features of one image, descriptors with their geometry.
+"""The local features of one image, which every extractor returns: descriptors with their geometry.
 
-A frame is x, y, a11, a12, a21, a22: the centre, and the matrix A that takes the unit disc to the measurement region,
+A frame is x, y, a11, a12, a21, a22: the centre, and the matrix A that maps the unit disc to the described region,
 p = (x, y) + A u. Both are in pixels of the original image, as a viewer shows it (EXIF orientation applied), and
-(0, 0) is the centre of its first pixel. An image may have no features at all.
+(0, 0) is the centre of its first pixel. An image may have no features. Angles turn x towards y, clockwise as displayed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from faemb.errors import InputError
 from faemb.features.region import checked_box
 
 ANY_SIZE = (1 << 31, 1 << 31)
-"""For an image of unknown size: a box is taken as it is."""
+"""Stands for an unknown image size when a box is checked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grids:
+    """The feature maps, one per scale, that features are cells of."""
+
+    sizes: Int[np.ndarray, "S 2"]
+    """Rows and columns of each map."""
+    cells: Int[np.ndarray, "N 3"]
+    """For each feature the index of its map, and its row and column there."""
+
+    def select(self, rows: np.ndarray | slice) -> "Grids":
+        return replace(self, cells=self.cells[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +39,17 @@ class LocalFeatures:
     frames: Float[np.ndarray, "N 6"]
     scores: Float[np.ndarray, " N"]
     image_size: tuple[int, int]
-    """Width and height of the original image; (0, 0) where another tool's file does not say."""
+    """Width and height of the original image; (0, 0) if another tool's file does not give them."""
     fingerprint: str = ""
-    """Of the extractor and its settings; empty for features of unknown origin, such as another tool's."""
+    """Fingerprint of the extractor and its settings; empty for features of unknown origin, such as another tool's."""
+    grids: Grids | None = None
+    """Given for features that are cells of feature maps."""
 
     @classmethod
-    def none(cls, width: int, image_size: tuple[int, int]) -> "LocalFeatures":
-        """An image that shows nothing to hold on to."""
-        return cls(np.zeros((0, width), np.float32), np.zeros((0, 6), np.float32), np.zeros(0, np.float32), image_size)
+    def none(cls, dimension: int, image_size: tuple[int, int]) -> "LocalFeatures":
+        """Of an image without features; `dimension` is that of the descriptors."""
+        none = np.zeros(0, np.float32)
+        return cls(none.reshape(0, dimension), none.reshape(0, 6), none, image_size)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -49,13 +65,19 @@ class LocalFeatures:
 
     def select(self, rows: np.ndarray | slice) -> "LocalFeatures":
         """These features, in this order."""
-        return replace(self, descriptors=self.descriptors[rows], frames=self.frames[rows], scores=self.scores[rows])
+        return replace(
+            self,
+            descriptors=self.descriptors[rows],
+            frames=self.frames[rows],
+            scores=self.scores[rows],
+            grids=self.grids and self.grids.select(rows),
+        )
 
     def inside(self, box: Sequence[float]) -> "LocalFeatures":
-        """The features whose centre lies in the box x1, y1, x2, y2; nothing is extracted again."""
+        """The features whose centres lie in the box x1, y1, x2, y2."""
         if np.isnan(self.centres).any():
             raise InputError(
-                "these features carry no geometry, descriptors alone, so a box cannot select among them; "
+                "these features are descriptors without geometry, which a box cannot select; "
                 "extract them from the image, or leave out the box"
             )
         known = any(self.image_size)
@@ -67,3 +89,22 @@ class LocalFeatures:
 
 def frames_from(centres: Float[np.ndarray, "N 2"], shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, "N 6"]:
     return np.concatenate([centres, shapes.reshape(-1, 4)], axis=1).astype(np.float32)
+
+
+def rotations(radians: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N 2 2"]:
+    cosine, sine = np.cos(radians), np.sin(radians)
+    return np.stack([cosine, -sine, sine, cosine], axis=-1).reshape(-1, 2, 2)
+
+
+def discs(radii: Float[np.ndarray, " N"], radians: Float[np.ndarray, " N"]) -> Float[np.ndarray, "N 2 2"]:
+    return radii[:, None, None] * rotations(radians)
+
+
+def points(count: int) -> Float[np.ndarray, "count 2 2"]:
+    """Shapes of keypoints of unknown extent: discs with a radius of one pixel."""
+    return np.tile(np.eye(2, dtype=np.float32), (count, 1, 1))
+
+
+def without_geometry(count: int) -> Float[np.ndarray, "count 6"]:
+    """Frames of descriptors without geometry: NaN."""
+    return np.full((count, 6), np.nan, np.float32)

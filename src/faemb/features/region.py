@@ -1,4 +1,4 @@
-"""A region of interest: a box in the pixels of the original image, corners (x1, y1) and (x2, y2) included."""
+"""A region of interest: a box in pixels of the original image, including its corners (x1, y1) and (x2, y2)."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Box(NamedTuple):
 
 
 def parse_box(text: str) -> Box:
-    """A box from a command line: "x1,y1,x2,y2"."""
+    """A box from text such as "10,20,300,240": x1,y1,x2,y2."""
     try:
         corners = [float(part) for part in text.split(",")]
     except ValueError:
@@ -26,7 +26,7 @@ def parse_box(text: str) -> Box:
 
 
 def checked_box(box: Sequence[float], size: tuple[int, int]) -> Box:
-    """The part of `box` that lies on an image of `size` (width, height); refuses an empty box and one beside it."""
+    """The part of `box` inside an image of `size` (width, height); an empty box and one outside are refused."""
     try:
         corners = [float(corner) for corner in box]
     except (TypeError, ValueError):

@@ -1,38 +1,31 @@
 """Extractors by name, as the command line calls them."""
 
-import os
 from typing import Any
 
 from faemb.errors import InputError
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
 from faemb.features.extractor import Extractor
 from faemb.features.hessian_affine import HessianAffine
+from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
-NETWORKS: dict[str, type[CnnMap | CnnPatches | CnnTokens]] = {
-    "patches": CnnPatches,
-    "map": CnnMap,
-    "tokens": CnnTokens,
-}
+NETWORKS: dict[str, type[Extractor]] = {"patches": CnnPatches, "map": CnnMap, "tokens": CnnTokens}
 DETECTORS = ("hessian-affine", *NETWORKS)
 
 
-def make_extractor(
-    detector: str = "hessian-affine", *, network: str | os.PathLike[str] | None = None, **settings: Any
-) -> Extractor:
+def make_extractor(detector: str = "hessian-affine", *, network: AnyPath | None = None, **settings: Any) -> Extractor:
     """The extractor of this name; `network` is an .onnx file, which all but hessian-affine need."""
     require_choice("detector", detector, DETECTORS)
     kind = NETWORKS.get(detector, HessianAffine)
     unknown = settings.keys() - set(kind.setting_names())
     if unknown:
         raise InputError(f"the detector {detector} has no setting {', '.join(sorted(unknown))}")
-    if detector == "hessian-affine":
-        if network is not None:
-            raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
-        made: Extractor = HessianAffine(**settings)
-    elif network is None:
+    if detector in NETWORKS and network is None:
         raise InputError(f"the detector {detector} needs a network; give its .onnx file as network")
-    else:
-        made = NETWORKS[detector](Network.open(network), **settings)
-    made.check_settings()
-    return made
+    if detector not in NETWORKS and network is not None:
+        raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
+    if network is not None:
+        settings["network"] = Network.open(network)
+    extractor = kind(**settings)
+    extractor.check_settings()
+    return extractor

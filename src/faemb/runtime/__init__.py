@@ -1,4 +1,4 @@
-"""How work is run and kept: worker processes, threads, files that are complete or absent, progress reports."""
+"""Running work and storing its results: worker processes, threads, atomic file replacement, progress callbacks."""
 
 from collections.abc import Callable
 
@@ -7,4 +7,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """The progress callback of work that nobody watches."""
+    """A progress callback that does nothing."""

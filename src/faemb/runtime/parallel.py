@@ -1,14 +1,13 @@
-"""One task over many items in worker processes: results as they come, and an item that kills its worker is survived.
+"""One task over many items in worker processes: results in order of completion, even if an item crashes its worker.
 
-Only a bounded number of items is in flight, so that items may be an endless iterator. When a worker dies (a crash in a
-decoder, the system's out-of-memory killer), everything in flight is suspect: the pool is rebuilt and the suspects are
-tried again, one at a time; the one that kills its worker twice is given back as a `WorkerDied`, the others as if
-nothing was. Workers never see Ctrl-C, which a terminal sends to all processes: this one stops them. Should it be killed
-itself, they end by themselves.
+The number of submitted items is bounded, so items may be an infinite iterator. When a worker dies (a crash in a
+decoder, the system's out-of-memory killer), every submitted item may be the cause: the pool is rebuilt and these
+suspects are run again one at a time. One that kills its worker again gets a `WorkerDied` error, the others their
+results. Workers do not receive Ctrl-C, which a terminal sends to all processes: the parent process stops them. If the
+parent is killed, they end by themselves.
 """
 
 import os
-import pickle
 import queue
 import signal
 import threading
@@ -31,9 +30,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _IN_FLIGHT = 4
-"""Per worker: enough that none waits, few enough that little is lost."""
-_LOOK_AFTER = 0.5
-"""Seconds between two looks of a worker for its parent."""
+"""Submitted items per worker: enough that no worker waits, few enough that little is repeated after a crash."""
+_CHECK_EVERY = 0.5
+"""Seconds between a worker's checks that its parent is running."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 _task: Callable[[Any], Any] | None = None
@@ -43,12 +42,17 @@ class WorkerDied(FaembError):
     """The process that worked on an item was killed, twice."""
 
 
+class TaskFailed(Exception):
+    """Type and text of a task's error; the error itself may be one that cannot be pickled, which breaks the pool."""
+
+
 def spread(
     task: Callable[[Item], Result], items: Iterable[Item], *, jobs: int | None = None
 ) -> Iterator[tuple[Item, Result | Exception]]:
-    """Items with what `task` gave for them or the exception that it raised, in the order of completion.
+    """Each item with the result of `task` or the exception that it raised, in order of completion.
 
-    `task` is sent to each of `jobs` workers once (None: one per core); in there libraries use one thread each.
+    An exception of this package is given as it is, any other as a `TaskFailed`.
+    `task` is sent once to each of `jobs` workers (None: one per core), in which libraries use one thread.
     """
     workers = checked_jobs(jobs)
     waiting = iter(items)
@@ -61,7 +65,7 @@ def spread(
 
 
 def checked_jobs(jobs: int | None) -> int:
-    """How many workers: one per core that this process may use, unless it is said."""
+    """The number of workers; by default one per core that this process may use."""
     if jobs is not None:
         require_whole("jobs", jobs, 1, 1024)
         return jobs
@@ -71,7 +75,7 @@ def checked_jobs(jobs: int | None) -> int:
 def _until_broken(
     task: Callable[[Item], Result], items: Iterator[Item], workers: int, suspects: list[Item], ahead: int = _IN_FLIGHT
 ) -> Iterator[tuple[Item, Result | Exception]]:
-    """Work until the items end, or until a worker dies: then what was in flight is left in `suspects`."""
+    """Run until the items end or a worker dies; then the submitted items are added to `suspects`."""
     executor = _executor(task, workers)
     flying: dict[Future[Result], Item] = {}
     try:
@@ -86,25 +90,25 @@ def _until_broken(
                     suspects.extend(flying.values())
                     return
                 yield flying.pop(done), _outcome(done)
-    except BrokenProcessPool:  # on submitting
+    except BrokenProcessPool:  # raised by submit
         suspects.extend([*flying.values(), item])
     finally:
         _stop(executor)
 
 
 def _one_by_one(task: Callable[[Item], Result], suspects: list[Item]) -> Iterator[tuple[Item, Result | Exception]]:
-    """Never two in flight, so that it is known which of them kills the worker."""
+    """Run one item at a time, so that it is known which one kills its worker."""
     waiting = iter(suspects)
     while True:
         guilty: list[Item] = []
         yield from _until_broken(task, waiting, 1, guilty, ahead=1)
         if not guilty:
             return
-        yield guilty[0], WorkerDied("the process that worked on it was killed, perhaps for want of memory")
+        yield guilty[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
 
 
 def _stop(executor: Any) -> None:
-    """At once. Items that loky has not handed on yet are taken from it first: stopped with some, its thread fails."""
+    """Kill the workers. Waiting items are removed first: with some left, loky's own thread would raise an error."""
     with suppress(queue.Empty):
         while True:
             executor._work_ids.get_nowait()
@@ -122,19 +126,19 @@ def _outcome(future: "Future[Any]") -> Any:
 
 def _executor(task: Callable[[Any], Any], workers: int) -> Any:
     if os.name == "posix":
-        resource_tracker.ensure_running()  # before interrupts are held: starting it would release them
+        resource_tracker.ensure_running()  # before interrupts are blocked: starting it would unblock them
     return ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=_install, initargs=(task, os.getpid()))
 
 
 def _submitted(executor: Any, item: Any) -> "Future[Any]":
-    with _interrupts_held():  # the first starts the workers
+    with _interrupts_blocked():  # the first call of submit starts the workers
         future: Future[Any] = executor.submit(_run, item)
         return future
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Processes that are started in here never see Ctrl-C; this one sees it at the end of the block."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes started in the block never receive Ctrl-C; this process receives it at the end of the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -146,7 +150,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _install(task: Callable[[Any], Any], parent: int) -> None:
-    """In a worker: keep the task, so that items are all that travels later, and hold libraries to one thread."""
+    """In a worker: store the task, so that later only items are sent, and limit libraries to one thread."""
     global _task
     _task = task
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -156,9 +160,9 @@ def _install(task: Callable[[Any], Any], parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """A killed parent tells nobody; its workers would wait for work for ever."""
+    """End this worker when its parent has ended; otherwise it would wait for work forever."""
     while os.name != "posix" or os.getppid() == parent:
-        time.sleep(_LOOK_AFTER)
+        time.sleep(_CHECK_EVERY)
     os._exit(1)
 
 
@@ -166,15 +170,7 @@ def _run(item: Any) -> Any:
     assert _task is not None  # noqa: S101  (the initializer has run)
     try:
         return _task(item)
+    except FaembError:
+        raise
     except Exception as error:
-        raise _able_to_travel(error) from None
-
-
-def _able_to_travel(error: Exception) -> Exception:
-    """The error itself, or its text where it could not be built again on the other side, which would break the pool."""
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301
-        return error
-    except Exception:
-        kind = FaembError if isinstance(error, FaembError) else RuntimeError
-        return kind(str(error) if kind is FaembError else f"{type(error).__name__}: {error}")
+        raise TaskFailed(f"{type(error).__name__}: {error}") from None

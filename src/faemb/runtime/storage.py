@@ -1,4 +1,4 @@
-"""Files that are there completely or not at all: written beside their place, synced, then renamed into it."""
+"""Files that exist completely or not at all: written under a temporary name, synced, then renamed."""
 
 import os
 import secrets
@@ -8,12 +8,14 @@ from pathlib import Path
 
 from faemb.errors import FaembError, InputError
 
+AnyPath = str | os.PathLike[str]
+
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives a temporary path to write to; when the block ends well, the file takes the place of `path`."""
+def replacing(path: AnyPath) -> Iterator[Path]:
+    """A temporary path to write to; when the block ends without an error, that file replaces `path`."""
     target = Path(path)
-    if not os.path.isdir(target.parent):  # which, unlike Path.is_dir, never raises
+    if not os.path.isdir(target.parent):  # unlike Path.is_dir it never raises
         raise InputError(f"cannot write {target}: the folder {target.parent} does not exist; make it first")
     if os.path.isdir(target):
         raise InputError(f"cannot write {target}: it is a folder; give the name of a file")
@@ -30,7 +32,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk knows which files are in a folder; other systems have no such call."""
+    """Wait until a folder's list of files is on the disk; only POSIX systems have such a call."""
     if os.name == "posix":
         _sync(folder)
 

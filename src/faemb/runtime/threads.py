@@ -1,7 +1,7 @@
-"""One task over many items in threads, for work inside array libraries, which let go of the interpreter.
+"""One task over many items in threads, for work inside array libraries, which release the GIL.
 
-Many small array operations in a row keep one core busy however many threads a library has for each of them; side by
-side they keep all cores busy. The linear algebra libraries are held to one thread meanwhile.
+A sequence of small array operations occupies one core, however many threads the library could use for each of them;
+several sequences in parallel occupy all cores. Meanwhile the linear algebra libraries are limited to one thread.
 """
 
 import os
@@ -18,15 +18,15 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """What `task` gives for each item, in their order; no more than one item per thread is taken ahead."""
+    """The results of `task` in the order of the items, which are read at most one per thread ahead."""
     waiting = iter(items)
     first = list(islice(waiting, 2))
-    if threads == 1 or len(first) < 2:  # an only item has the libraries' own threads
+    if threads == 1 or len(first) < 2:  # a single item may use the libraries' own threads
         yield from map(task, (*first, *waiting))
         return
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:

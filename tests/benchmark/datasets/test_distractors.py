@@ -50,7 +50,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(dataset: Dataset, tmp_path: Pa
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", guarded)
-    with pytest.raises(InputError, match="locked cannot be read: Permission denied; allow it to be read"):
+    with pytest.raises(InputError, match="locked cannot be read: Permission denied; change its permissions"):
         list(both.distractor_images())
 
 

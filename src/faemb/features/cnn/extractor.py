@@ -1,8 +1,13 @@
-"""What the extractors of this folder share: a network and its checks."""
+"""What the extractors of this package share: a network, its checks, and vectors as features."""
 
+import numpy as np
+from jaxtyping import Float
+
+from faemb import normalise
 from faemb.features.cnn.network import Network
+from faemb.features.cnn.preprocessing import Size
 from faemb.features.extractor import Extractor
-from faemb.features.image import require_max_side
+from faemb.features.local_features import Grids, LocalFeatures
 from faemb.settings import require_kind
 
 
@@ -11,7 +16,22 @@ class _NetworkExtractor(Extractor):
     unit_length: bool
 
     def check_settings(self) -> None:
+        super().check_settings()
         require_kind("network", self.network, Network, optional=False)
         require_kind("unit_length", self.unit_length, bool, optional=False)
-        require_max_side(self.max_side)
         self.network.check_settings()
+
+
+def directed(
+    vectors: Float[np.ndarray, "N d"],
+    frames: Float[np.ndarray, "N 6"],
+    image_size: Size,
+    *,
+    unit: bool,
+    grids: Grids | None = None,
+) -> LocalFeatures:
+    """Features scored by the lengths of their vectors; with `unit`, vectors of unit length and none that is zero."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    descriptors = normalise.unit_length(vectors) if unit else vectors
+    features = LocalFeatures(descriptors, frames, lengths, image_size, grids=grids)
+    return features.select(lengths > 0) if unit else features

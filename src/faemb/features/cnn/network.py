@@ -1,9 +1,8 @@
-"""A network in an ONNX file as a component: how a picture enters it are its settings, its program is what it learned.
+"""A network in an ONNX file as a component: preprocessing is its settings, the file's bytes are what it has learned.
 
-The program is the file itself, byte by byte. So a saved model holds the network, and a fingerprint covers its weights.
+So a saved model contains the network, and a fingerprint covers its weights.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,19 @@ from faemb.features.cnn.preprocessing import (
     resized,
 )
 from faemb.features.cnn.session import Session
+from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
-# Below this a network may run out of pixels, which must end in an error and not in the end of the process.
+# With smaller inputs onnxruntime may end the process instead of raising an error; see Session.
 _CAREFUL_BELOW = 128
 
 
 class Network(Component):
     """Learned: `program_`, the bytes of the .onnx file. Read one with `Network.open(path)`.
 
-    channels, mean, std, size, multiple, output, prefix_tokens: see preprocessing.py, and the JSON file there
-    threads:   cores that it may use, 1 in worker processes; None for all
-    providers: where onnxruntime runs it, such as ("CPUExecutionProvider",); None for a GPU if there is one
+    channels, mean, std, size, multiple, output, prefix_tokens: see preprocessing.py
+    threads:   number of cores to use; None: 1 in worker processes, otherwise all
+    providers: onnxruntime's execution providers, such as ("CPUExecutionProvider",); None: a GPU if there is one
     """
 
     learned = ("program_",)
@@ -59,8 +59,8 @@ class Network(Component):
         self.threads, self.providers = threads, providers
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], **changes: Any) -> "Network":
-        """The network in an .onnx file and the JSON file beside it; keywords complete and override that file."""
+    def open(cls, path: AnyPath, **changes: Any) -> "Network":
+        """Read an .onnx file with the settings in the JSON file beside it; keywords override those settings."""
         file = Path(path)
         transient = {name: changes.pop(name) for name in cls.transient if name in changes}
         program = _read(file)
@@ -76,7 +76,7 @@ class Network(Component):
         return network
 
     def check_settings(self) -> None:
-        """Raise an error for settings that cannot be used, alone or with this program."""
+        """Raise an error for a setting that cannot be used, or not with this program."""
         check_preprocessing(self.settings())
         if self.threads is not None:
             require_whole("threads", self.threads, 1)
@@ -91,21 +91,21 @@ class Network(Component):
 
     @property
     def input_size(self) -> Size | None:
-        """The one size that it takes, by its settings or its program; None for any."""
+        """The only input size, by the settings or the program; None: any."""
         if self.size is not None:
             width, height = self.size
             return int(width), int(height)
         return self._session().input_size
 
     def size_for(self, width: float, height: float, least: int) -> Size:
-        """The usable size nearest to this one, each side `least` or more; or the one size that it takes.
+        """The nearest possible input size with sides of at least `least`, or the only input size.
 
-        A side that is too short is stretched by itself: a line of pixels would else become a huge image.
+        A short side is stretched alone: with the aspect ratio kept, a line of pixels would become a huge image.
         """
         return self.input_size or (self._side(width, least), self._side(height, least))
 
     def prepare(self, rgb: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "3 h w"]:
-        """Pixels 0..255 as the network's input of this width and height."""
+        """The network's input of this width and height, from pixels 0..255."""
         pixels = resized(rgb, size)
         ordered = pixels if self.channels == "rgb" else pixels[..., ::-1]
         mean, std = per_channel(self.mean)[:, None, None], per_channel(self.std)[:, None, None]
@@ -114,19 +114,19 @@ class Network(Component):
         return values
 
     def run(self, batch: Float[np.ndarray, "B 3 H W"]) -> Float[np.ndarray, "B ..."]:
-        """Prepared pictures through the network: (B, d), (B, tokens, d) or (B, d, h, w)."""
+        """The network's output for prepared images: (B, d), (B, tokens, d) or (B, d, h, w)."""
         return self._session(careful=min(batch.shape[2:]) < _CAREFUL_BELOW).run(batch, self.output)
 
     def to(self: C, device: str) -> C:
-        """Nothing: onnxruntime places the program itself, see `providers`."""
+        """Does nothing: `providers` decides where the program runs."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without sessions, which live in one process only; the next process starts its own."""
+        """Without sessions, which cannot be pickled; each process starts its own."""
         return {name: value for name, value in self.__dict__.items() if name != "_sessions"}
 
     def clone(self) -> "Network":
-        """With the program: it was read from a file, and no `fit` could bring it back."""
+        """With the program, which `fit` could not compute again."""
         copy = super().clone()
         if self.is_fitted:
             copy.program_ = self.program_
@@ -137,7 +137,7 @@ class Network(Component):
         return max(smallest, round(side / self.multiple)) * self.multiple
 
     def _session(self, *, careful: bool = False) -> Session:
-        """Started when first needed, and again if the program or the place to run it has changed."""
+        """Started on first use, and again after a change of the program, `threads` or `providers`."""
         self.require_fitted()
         places = None if self.providers is None else tuple(self.providers)
         sessions: dict[tuple[Any, ...], Session] = self.__dict__.setdefault("_sessions", {})

@@ -1,10 +1,10 @@
-"""Patches of an image, each described by a network of its own: the paper's CNN features [DC17, Sec. 5.5].
+"""Patches of an image, each described by a pass through the network: the paper's CNN features [DC17, Sec. 5.5].
 
 Three levels: the whole image, then all 128 x 128 and all 64 x 64 patches at a stride of 30 pixels, their union taken
-"regardless of scale". Patches start at the image's first pixel and lie inside it completely: 1 + 216 + 280 = 497 of
-them at 640 x 480. The paper takes a fully connected layer of AlexNet. Departures: a network that ends in a feature map
-gives its average over the locations; the paper does not speak of the vectors' length, here they are of unit length
-unless `unit_length` is off; an image larger than `max_side` is reduced first.
+"regardless of scale". Patches start at the image's first pixel and lie completely inside it: 1 + 216 + 280 = 497 of
+them at 640 x 480. The paper uses a fully connected layer of AlexNet. Departures: a feature map is averaged over its
+locations; vectors have unit length unless `unit_length` is off (the paper does not give their length); an image larger
+than `max_side` is reduced first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,28 +13,27 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.errors import FormatError, InputError
-from faemb.features.cnn.extractor import _NetworkExtractor
-from faemb.features.cnn.grid import directed
+from faemb.features.cnn.extractor import _NetworkExtractor, directed
 from faemb.features.cnn.network import Network
 from faemb.features.image import DEFAULT_MAX_SIDE, Image
 from faemb.features.local_features import LocalFeatures
 from faemb.settings import require_whole
 
 Boxes = Int[np.ndarray, "N 4"]
-"""x, y of the first pixel, width, height."""
+"""x and y of the first pixel, width and height."""
 
 
 class CnnPatches(_NetworkExtractor):
-    """One vector per patch; the whole image comes first, then the patches of each size, row by row.
+    """One feature per patch: the whole image first, then the patches of each size, row by row.
 
-    network:     must take one size, by its program or its setting `size`: every patch is resized to it
-    sizes:       sides of the square patches; a size that does not fit into an image gives none there
+    network:     one that takes images of one size, by its program or its setting `size`: patches are resized to it
+    sizes:       sides of the square patches; a size larger than the image gives no patches
     stride:      pixels from one patch to the next
-    batch:       patches that go through the network together
-    unit_length: scale the vectors to unit length; a patch that excites nothing has no direction and is left out
-    max_side:    larger images are first reduced to it
+    batch:       number of patches per call of the network
+    unit_length: scale vectors to unit length and leave out those that are zero
+    max_side:    images with a longer side are reduced to it first; None: no limit
 
-    The score is the length of the vector as it left the network.
+    The score is the length of the vector as the network gives it.
     """
 
     transient = ("batch",)
@@ -78,7 +77,7 @@ class CnnPatches(_NetworkExtractor):
 
 
 def patch_boxes(width: int, height: int, sizes: Sequence[int], stride: int) -> Boxes:
-    """The whole image, then for every size all patches that lie inside it."""
+    """The whole image, then for every size all patches inside it."""
     boxes = [(0, 0, width, height)]
     for size in sizes:
         rows, columns = range(0, height - size + 1, stride), range(0, width - size + 1, stride)
@@ -94,7 +93,7 @@ def box_frames(boxes: Boxes) -> Float[np.ndarray, "N 6"]:
 
 
 def one_vector_each(output: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "B d"]:
-    """A fully connected layer as it is; a feature map as its average."""
+    """A vector per image as it is; a feature map averaged over its locations."""
     if output.ndim == 3:
         raise FormatError(f"the network's output has shape {output.shape}, tokens; use CnnTokens, or another output")
     return output if output.ndim == 2 else output.mean(axis=(2, 3))

@@ -1,17 +1,15 @@
-"""One vector from a feature map without any embedding: the baselines SPoC and R-MAC.
+"""The baselines SPoC and R-MAC: one vector from a feature map, without an embedding.
 
-A map is (d, h, w): d channels, h rows, w columns. Both give unit length; a map of zeros gives zeros.
+A map is (d, h, w): d channels, h rows, w columns. Vectors have unit length; a map of zeros gives zeros.
 
 [BL15] Babenko, Lempitsky: Aggregating deep convolutional features for image retrieval, ICCV 2015.
 [TSJ16] Tolias, Sicre, Jegou: Particular object retrieval with integral max-pooling of CNN activations, ICLR 2016.
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
-from faemb.arrays import as_float, require_finite
+from faemb.arrays import Array, as_float, require_finite
 from faemb.errors import InputError
 from faemb.normalise import unit_length
 from faemb.settings import require_whole
@@ -19,20 +17,20 @@ from faemb.settings import require_whole
 _OVERLAP = 0.4
 
 
-def spoc(map: Any, *, centre_prior: bool = False) -> Float[np.ndarray, " d"]:
-    """The sum over all locations [BL15], weighted towards the centre of the image if asked for."""
+def spoc(map: Array, *, centre_prior: bool = False) -> Float[np.ndarray, " d"]:
+    """The sum over all locations [BL15]; with `centre_prior`, weighted by a Gaussian around the centre."""
     checked = _checked(map)
     weights = _centre_weights(*checked.shape[1:]) if centre_prior else np.ones(checked.shape[1:])
     return unit_length(np.einsum("dhw,hw->d", checked, weights.astype(checked.dtype)))
 
 
-def rmac(map: Any, *, levels: int = 3) -> Float[np.ndarray, " d"]:
+def rmac(map: Array, *, levels: int = 3) -> Float[np.ndarray, " d"]:
     """The sum of the regions' vectors [TSJ16], without the PCA-whitening of each."""
     return unit_length(rmac_regions(map, levels=levels).sum(axis=0))
 
 
-def rmac_regions(map: Any, *, levels: int = 3) -> Float[np.ndarray, "R d"]:
-    """The maximum of each channel in each region, every region's vector of unit length."""
+def rmac_regions(map: Array, *, levels: int = 3) -> Float[np.ndarray, "R d"]:
+    """One vector of unit length per region: the maximum of each channel in it."""
     checked = _checked(map)
     require_whole("levels", levels, 1)
     _, h, w = checked.shape
@@ -44,8 +42,8 @@ def regions_of(h: int, w: int, levels: int) -> list[tuple[int, int, int]]:
     """Squares y, x, side on a map of h rows and w columns [TSJ16].
 
     Level l has l squares of side 2 min(h, w) / (l + 1), rounded down, along the shorter axis and l + m - 1 along the
-    longer one; m is what brings the overlap of neighbours at level 1 nearest to 40 %. On a map of few cells squares
-    have one cell at least, and may coincide.
+    longer one; m is chosen so that neighbours at level 1 overlap by nearly 40 %. On a small map squares have at least
+    one cell, and may coincide.
     """
     extra = _squares_along(max(h, w), min(h, w)) - 1
     regions = []
@@ -58,7 +56,7 @@ def regions_of(h: int, w: int, levels: int) -> list[tuple[int, int, int]]:
 
 
 def _squares_along(longer: int, shorter: int) -> int:
-    """m: two or more unless the map is a square, or its ends would be left out."""
+    """m: 1 for a square map, otherwise at least 2, so that the squares reach both ends."""
     if longer == shorter:
         return 1
     steps = range(1, longer + 1)
@@ -66,7 +64,7 @@ def _squares_along(longer: int, shorter: int) -> int:
 
 
 def _starts(length: int, side: int, count: int) -> list[int]:
-    """`count` squares from end to end, evenly; one alone starts at the beginning."""
+    """First cells of `count` squares, evenly spaced from end to end; a single one starts at 0."""
     return [index * (length - side) // max(1, count - 1) for index in range(count)]
 
 
@@ -77,7 +75,7 @@ def _centre_weights(h: int, w: int) -> Float[np.ndarray, "h w"]:
     return np.exp(-(y**2 + x**2) / (2 * sigma**2))
 
 
-def _checked(map: Any) -> Float[np.ndarray, "d h w"]:
+def _checked(map: Array) -> Float[np.ndarray, "d h w"]:
     array = np.asarray(as_float(map, "the map's values"))
     if array.ndim != 3 or 0 in array.shape:
         raise InputError(f"a map has shape {array.shape}; expected (channels, rows, columns), none of them empty")

@@ -1,14 +1,14 @@
-"""How a picture becomes the input of a network, and the JSON file `model.json` beside `model.onnx` that says so.
+"""Preprocessing: how an image becomes the input of a network, as given in `net.json` beside `net.onnx`.
 
 input = (pixel - mean) / std        pixels 0..255, resized first, in the order (3, height, width)
 
 channels       required: "rgb" or "bgr", the order that the network was trained with
 mean           required: a number, or three in the order of `channels`
 std            required: a number, or three in the order of `channels`, not 0
-size           [width, height] where the network takes one size only; null: any
-multiple       the sides of the input must be a multiple of this; a transformer's patch size
-output         the output that holds the features; null: the first
-prefix_tokens  how many tokens of a transformer stand before those of the patches (class, registers)
+size           [width, height] if the network takes only one input size; null: any
+multiple       the sides of the input must be multiples of this; a transformer's patch size
+output         name of the output that holds the features; null: the first
+prefix_tokens  number of tokens of a transformer before those of the patches (class token, registers)
 """
 
 import json
@@ -34,7 +34,7 @@ EXAMPLE = json.dumps(
 
 
 def read_description(network: Path) -> dict[str, Any]:
-    """The settings in the JSON file beside the network; none if there is no such file."""
+    """The settings in the JSON file beside the network; empty if there is no such file."""
     path = network.with_suffix(".json")
     if not path.exists():
         return {}
@@ -55,20 +55,20 @@ def require_complete(settings: Mapping[str, Any], network: Path) -> None:
     missing = [name for name in REQUIRED if name not in settings]
     if missing:
         raise InputError(
-            f"how {network} was trained to see is not known ({', '.join(missing)}); give it as keywords, "
-            f"or write {network.with_suffix('.json')} beside it, such as {EXAMPLE}"
+            f"no preprocessing is given for {network} (missing: {', '.join(missing)}); give it as keywords, "
+            f"or in the file {network.with_suffix('.json')}, such as {EXAMPLE}"
         )
 
 
 def check_preprocessing(settings: Mapping[str, Any]) -> None:
-    """Raise an InputError for a setting that is unknown or cannot be used; not all need be there."""
+    """Raise an InputError for a setting that is unknown or cannot be used; some may be missing."""
     for name, value in settings.items():
         if name not in _CHECKS:
             raise InputError(f"a network has no setting {name!r}; expected some of {', '.join(_CHECKS)}")
         _CHECKS[name](name, value)
     size, multiple = settings.get("size"), settings.get("multiple", 1)
     if size is not None and any(side % multiple for side in size):
-        raise InputError(f"size is {size!r}; expected multiples of {multiple}, as the setting multiple says")
+        raise InputError(f"size is {size!r}; expected multiples of {multiple}, the setting multiple")
 
 
 def per_channel(value: PerChannel) -> Float[np.ndarray, "3"]:
@@ -76,9 +76,9 @@ def per_channel(value: PerChannel) -> Float[np.ndarray, "3"]:
 
 
 def resized(pixels: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "h w 3"]:
-    """Averages where an axis shrinks, interpolates where it grows; edges stay on edges.
+    """Averages along an axis that shrinks, interpolates along one that grows; the image's edges stay its edges.
 
-    OpenCV does not average at all if one axis grows: so first all that shrinks, then all that grows.
+    First all shrinking, then all growing, since OpenCV does not average if one of the axes grows.
     """
     height, width = pixels.shape[:2]
     smaller = (min(size[0], width), min(size[1], height))
@@ -104,7 +104,7 @@ def _require_size(name: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InputError(f"{name} is {value!r}; expected width and height, or nothing where any size will do")
+        raise InputError(f"{name} is {value!r}; expected width and height, or None for any size")
     for side in value:
         require_whole(name, side, 1)
 

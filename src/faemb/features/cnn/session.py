@@ -1,7 +1,7 @@
-"""The program of a network, started with onnxruntime: what it must look like, where it runs, how it fails.
+"""Running a network's program with onnxruntime: checks of its input and output, choice of the device, errors.
 
-A program is refused unless it takes one picture (batch, 3, height, width) and holds its weights itself: weights in a
-second file would be looked for in the current folder, and no fingerprint would cover them.
+A program must take one image (batch, 3, height, width) and contain its weights: onnxruntime would look for weights in
+a second file in the current folder, and no fingerprint would cover them.
 """
 
 import os
@@ -17,9 +17,9 @@ from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.cnn.preprocessing import Size
 
 _CPU = "CPUExecutionProvider"
-# TensorRT (minutes to start, per input size) and CoreML (half precision) are used when asked for, not by themselves.
+# TensorRT (takes minutes to start for each input size) and CoreML (half precision) are used only if requested.
 _PREFERRED = ("CUDAExecutionProvider", "DmlExecutionProvider", _CPU)
-# Images come in many sizes, so no exhaustive search for each; products in full precision, as on the CPU.
+# No exhaustive search for each of the many image sizes; full precision in products, as on the CPU.
 _OPTIONS = {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}}
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 # An entry of TensorProto.external_data (field 13) with the key "location".
@@ -27,12 +27,12 @@ _EXTERNAL = re.compile(rb"\x6a[\x00-\xff]{1,3}?\x0a\x08location\x12")
 
 
 class Session:
-    """A started program.
+    """A program that is ready to run.
 
-    threads:   how many cores it may use; None for OMP_NUM_THREADS, or all
-    providers: onnxruntime's names of where to run, the first that starts; None for a GPU if there is one
-    careful:   without the layouts that make onnxruntime 1.31 end the whole process, with no message, when an input is
-               too small for the network; about a quarter slower
+    threads:   number of cores to use; None: OMP_NUM_THREADS if set, otherwise all
+    providers: onnxruntime's execution providers in order of preference; None: a GPU if there is one
+    careful:   without layout optimisations, with which onnxruntime 1.31 ends the whole process, without a message, if
+               the input is too small for the network; about a quarter slower
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Session:
 
     @property
     def input_size(self) -> Size | None:
-        """The one size that the program was exported for, if it was."""
+        """Width and height if the program was exported for one size, otherwise None."""
         height, width = self._input.shape[2:]
         return (width, height) if isinstance(width, int) and isinstance(height, int) else None
 
     def run(self, batch: Float[np.ndarray, "B 3 H W"], output: str | None) -> Float[np.ndarray, "B ..."]:
         """The named output, or the first, as float32: (B, d), (B, tokens, d) or (B, d, h, w)."""
         names = [self._output(output)]
-        # Networks are often exported for a batch of one.
+        # Networks are often exported for a batch size of one.
         parts = np.split(batch, len(batch)) if self._input.shape[0] == 1 else [batch]
         values = np.concatenate([self._run(names, part) for part in parts])
         if values.ndim not in (2, 3, 4) or len(values) != len(batch) or 0 in values.shape:
@@ -77,11 +77,11 @@ class Session:
         feed = {self._input.name: batch.astype(_TYPES[self._input.type], copy=False)}
         try:
             return np.atleast_1d(self._session.run(names, feed)[0]).astype(np.float32, copy=False)
-        except Exception as error:  # onnxruntime's errors have no base of their own
+        except Exception as error:  # onnxruntime's errors have no common base class
             height, width = batch.shape[2:]
             raise FormatError(
                 f"the network fails on an input of {width} x {height} pixels ({_line(error)}); "
-                "larger images, or its settings size or multiple, may help"
+                "use larger images, or change its settings size or multiple"
             ) from error
 
     def _output(self, wanted: str | None) -> str:
@@ -103,16 +103,16 @@ def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads or _threads_of_this_process()
     options.log_severity_level = 4  # errors are raised, not printed as well
-    options.enable_mem_pattern = False  # of use for inputs of one size only, and DirectML has none
+    options.enable_mem_pattern = False  # only useful for inputs of one size, and DirectML does not support it
     if careful:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     return options
 
 
 def _threads_of_this_process() -> int:
-    """What OMP_NUM_THREADS says, as it does in worker processes; 0 for all cores."""
-    said = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(said) if said.isdigit() else 0
+    """OMP_NUM_THREADS, which is set in worker processes; 0: all cores."""
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(given) if given.isdigit() else 0
 
 
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
@@ -126,9 +126,10 @@ def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
 
 
 def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
-    """A session in the first of these places; on the CPU, with a warning, if that place does not start."""
+    """A session on the first of these providers; on the CPU, with a warning, if that cannot be started."""
+    providers = [(name, _OPTIONS.get(name, {})) for name in places]
     try:
-        session = _session(runtime, code, options, places)
+        session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
     except Exception as error:
         if places == [_CPU]:
             raise FormatError(
@@ -136,19 +137,14 @@ def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
             ) from error
         session = _start(runtime, code, options, [_CPU])
     if session.get_providers()[0] != places[0]:
-        warnings.warn(f"{places[0]} does not start here; the network runs on the CPU", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{places[0]} cannot be started; the network runs on the CPU", RuntimeWarning, stacklevel=2)
     return session
-
-
-def _session(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
-    providers = [(name, _OPTIONS.get(name, {})) for name in places]
-    return runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
 
 
 def _image_input(inputs: Sequence[Any]) -> Any:
     if len(inputs) != 1:
         names = ", ".join(item.name for item in inputs) or "none"
-        raise FormatError(f"the network has {len(inputs)} inputs ({names}); expected one, the picture")
+        raise FormatError(f"the network has {len(inputs)} inputs ({names}); expected one, the image")
     (picture,) = inputs
     shape = picture.shape
     if len(shape) != 4 or (isinstance(shape[1], int) and shape[1] != 3):
@@ -156,7 +152,7 @@ def _image_input(inputs: Sequence[Any]) -> Any:
     if picture.type not in _TYPES:
         raise FormatError(f"the network's input is a {picture.type}; expected one of {', '.join(_TYPES)}")
     if isinstance(shape[0], int) and shape[0] != 1:
-        raise FormatError(f"the network takes batches of {shape[0]} only; export it for any batch, or for 1")
+        raise FormatError(f"the network takes batches of {shape[0]} only; export it for any batch size, or for 1")
     return picture
 
 

@@ -1,14 +1,14 @@
-"""Local features from and to files, one format per module; a file of one image is read by `read_features`.
+"""Local features from and to files, one format per module; `read_features` reads a file of one image.
 
 | suffix               | holds                                    | scores     | image size |
 |----------------------|------------------------------------------|------------|------------|
-| .npz                 | ours, or arrays in the plain convention  | if stored  | if stored  |
+| .npz                 | ours, or arrays of common names          | if stored  | if stored  |
 | .siftgeo             | INRIA, affine regions and SIFT           | cornerness | unknown    |
 | .sift (.hesaff.sift) | Oxford's text, ellipses and SIFT         | 0          | unknown    |
 | .fvecs, .bvecs       | descriptors alone                        | 0          | unknown    |
 | .h5 (hloc)           | many images: `read_hloc`                 | if stored  | if stored  |
 
-Descriptors come out as float32 and unscaled: bytes of SIFT stay 0 to 255. An unknown image size is (0, 0).
+Descriptors are float32 and unscaled: SIFT stored as bytes stays in 0 to 255. An unknown image size is (0, 0).
 """
 
 from faemb.features.files.conversion import convert

@@ -1,4 +1,4 @@
-"""From one file of local features to another, and many images to and from one file."""
+"""Conversion between files of local features: of one image, of many images, or a folder of files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,22 +7,20 @@ from faemb.errors import InputError
 from faemb.features.files.formats import FORMATS, MANY_IMAGES, read_features
 from faemb.features.files.hloc import read_hloc, write_hloc
 from faemb.features.files.npz import write_npz
-from faemb.features.files.reading import AnyPath
 from faemb.features.local_features import LocalFeatures
+from faemb.runtime.storage import AnyPath
 
 Named = tuple[str, LocalFeatures]
 
 
 def convert(source: AnyPath, out: AnyPath) -> int:
-    """Features of one file or of a folder of them, written as `out`'s suffix says; returns the number of images.
+    """Write the features of a file, or of all files of a folder, to `out`; returns the number of images.
 
-    .npz takes one image, .h5 (hloc) many; a name without suffix is a folder that gets one .npz per image.
+    The suffix of `out` gives its format: .npz for one image, .h5 (hloc) for many, none for a folder of .npz files.
     """
     items, target = named_features(Path(source)), Path(out)
     if target.suffix.lower() in MANY_IMAGES:
-        counted = _Counting(items)
-        write_hloc(target, counted)
-        return counted.count
+        return write_hloc(target, items)
     if target.suffix.lower() == ".npz":
         return _write_one(items, target, source)
     if target.suffix == "":
@@ -31,7 +29,7 @@ def convert(source: AnyPath, out: AnyPath) -> int:
 
 
 def named_features(source: Path) -> Iterator[Named]:
-    """Every image of a file or a folder, with its name: the path below the folder, without the features' suffix."""
+    """The name and features of every image in a file or folder; the name is the path in the folder, without suffix."""
     if source.is_dir():
         files = sorted(path for path in source.rglob("*") if path.suffix.lower() in FORMATS and path.is_file())
         if not files:
@@ -43,10 +41,10 @@ def named_features(source: Path) -> Iterator[Named]:
 
 
 def _write_one(items: Iterator[Named], target: Path, source: AnyPath) -> int:
-    held = [features for _, features in items]
-    if len(held) != 1:
-        raise InputError(f"{source} holds {len(held)} images and an .npz one; give a folder or an .h5 file instead")
-    write_npz(target, held[0])
+    images = [features for _, features in items]
+    if len(images) != 1:
+        raise InputError(f"{source} holds {len(images)} images, an .npz holds one; give a folder or an .h5 file")
+    write_npz(target, images[0])
     return 1
 
 
@@ -62,15 +60,3 @@ def _write_folder(items: Iterator[Named], folder: Path) -> int:
         write_npz(place, features)
         written.add(place)
     return len(written)
-
-
-class _Counting:
-    """Items that pass through, counted."""
-
-    def __init__(self, items: Iterator[Named]) -> None:
-        self._items, self.count = items, 0
-
-    def __iter__(self) -> Iterator[Named]:
-        for item in self._items:
-            self.count += 1
-            yield item

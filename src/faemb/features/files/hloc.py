@@ -1,13 +1,13 @@
-"""hloc's HDF5 files: the local features of many images, a group for each, named as the image is ("db/1.jpg").
+"""hloc's HDF5 files: the local features of many images, one group per image, named like the image ("db/1.jpg").
 
 A group holds keypoints (N, 2), descriptors (d, N), perhaps scores (N), image_size (width, height), scales (N) and oris
-(N, degrees); numbers may be half-precision. hloc's keypoints have (0, 0) at the first pixel's centre, as here; it adds
-0.5 only when it hands them to COLMAP. From these
+(N, degrees); numbers may be half-precision. (0, 0) is the centre of the first pixel in hloc as here; hloc adds 0.5 only
+when it writes COLMAP's database. Frames have
 
-    A = scale R(ori);       without scales the extent is unknown, and A is a disc of one pixel's radius
+    A = scale R(ori);       without scales the extent is unknown, and A is a disc with a radius of one pixel
 
-Files written here also hold `frames` (N, 6), which are then taken as they are, and the attribute `fingerprint`, so
-that nothing is lost on the way there and back. Images come in the order of their names.
+Files written here also hold `frames` (N, 6), which are then taken as they are, the grids of feature maps as in .npz
+files, and the attribute `fingerprint`; reading them again gives the same features. Images come in order of name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,40 +20,36 @@ from jaxtyping import Float
 from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features.files.reading import (
     CURE,
-    AnyPath,
     damage_explained,
     float32,
-    image_size,
     numbers,
     require_affordable,
     require_finite,
     require_numeric,
     require_shape,
 )
-from faemb.features.files.shapes import discs, points
-from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.runtime.storage import replacing
+from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
+from faemb.features.local_features import LocalFeatures, discs, frames_from, points
+from faemb.runtime.storage import AnyPath, replacing
 
 KEYPOINTS = "/keypoints"
-DATASETS = ("keypoints", "descriptors", "scores", "image_size", "scales", "oris", "frames")
+DATASETS = ("keypoints", "descriptors", "scales", "oris", *STORED)
 LONGEST_FINGERPRINT = 1024
-
-Arrays = dict[str, np.ndarray]
 
 
 def hloc_names(path: AnyPath) -> list[str]:
-    """The images of the file, sorted by name."""
+    """The names of the images in the file, sorted."""
     with _opened(path) as file, damage_explained(path):
         places: list[str] = []
         file.visit(places.append)
         names = [place.removesuffix(KEYPOINTS) for place in places if place.endswith(KEYPOINTS)]
     if places and not names:
-        raise FormatError(f"{path} holds no local features; expected groups with keypoints and descriptors, as of hloc")
+        raise FormatError(f"{path} holds no local features; expected groups of keypoints and descriptors, as of hloc")
     return sorted(names)
 
 
 def read_hloc(path: AnyPath) -> Iterator[tuple[str, LocalFeatures]]:
-    """The name and the features of each image, read one at a time; a file that is none is refused at once."""
+    """The name and the features of each image, read one at a time; another file is refused before the first."""
     return _each(path, hloc_names(path))
 
 
@@ -63,12 +59,14 @@ def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
         return _features(file, name, path)
 
 
-def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> None:
-    """One file that is there with all images or not at all."""
-    h5py = _h5py()
+def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> int:
+    """Write one file, which appears with all images or not at all; returns the number of images."""
+    h5py, count = _h5py(), 0
     with replacing(path) as temporary, h5py.File(temporary, "w") as file:
         for name, features in items:
             _write_image(file, name, features)
+            count += 1
+    return count
 
 
 def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]]:
@@ -80,23 +78,15 @@ def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]
 def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     source = f"{path}, image {name!r}"
     arrays, fingerprint = _read_image(file, name, path)
-    descriptors = numbers(arrays["descriptors"].T, "descriptors", source)
-    frames = _frames(arrays, source)
-    count = len(frames)
-    require_shape(descriptors, (count, None), "descriptors (turned to rows)", source)
-    scores = numbers(arrays.get("scores", np.zeros(count)), "scores", source)
-    require_shape(scores, (count,), "scores", source)
-    return LocalFeatures(descriptors, frames, scores, image_size(arrays.get("image_size"), source), fingerprint)
+    return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
 def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
     keypoints = float32(arrays["keypoints"], "keypoints", source)
     require_shape(keypoints, (None, 2), "keypoints", source)
     if "frames" in arrays:
-        frames = float32(arrays["frames"], "frames", source)
+        frames = stored_frames(arrays, source)
         require_shape(frames, (len(keypoints), 6), "frames", source)
-        if not np.isnan(frames).all():  # descriptors that came without geometry stay so
-            require_finite(frames, "frames", source)
         return frames
     require_finite(keypoints, "keypoints", source)
     frames = frames_from(keypoints, _shapes(arrays, len(keypoints), source))
@@ -118,10 +108,10 @@ def _read_image(file: Any, name: str, path: AnyPath) -> tuple[Arrays, str]:
     source = f"{path}, image {name!r}"
     with damage_explained(path, source):
         if name + KEYPOINTS not in file:
-            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists those it holds")
+            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
         group = file[name]
         if "descriptors" not in group:
-            raise FormatError(f"{source} has keypoints without descriptors; expected both, as of hloc: {CURE}")
+            raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
         arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
         return arrays, _read_fingerprint(group)
 
@@ -133,7 +123,7 @@ def _read_dataset(dataset: Any, name: str, source: str) -> np.ndarray:
 
 
 def _read_fingerprint(group: Any) -> str:
-    """Of fixed length, as it is written here: on a damaged text of variable length HDF5 itself may crash."""
+    """Only text of fixed length is read, as written here: HDF5 may crash on damaged text of variable length."""
     if "fingerprint" not in group.attrs:
         return ""
     attribute = group.attrs.get_id("fingerprint")
@@ -147,22 +137,13 @@ def _write_image(file: Any, name: str, features: LocalFeatures) -> None:
         raise InputError(f"an image is named {name!r}; expected a name such as 'db/1.jpg', without empty parts")
     try:
         group = file.require_group(name)
-        for key, array in _datasets(features).items():
+        arrays = {"keypoints": features.centres, "descriptors": features.descriptors.T, **stored_arrays(features)}
+        for key, array in arrays.items():
             group.create_dataset(key, data=array)
         if features.fingerprint:
             group.attrs["fingerprint"] = np.bytes_(features.fingerprint.encode())
-    except (ValueError, TypeError) as error:  # h5py's ways to say that the place is taken
-        raise InputError(f"two images share the place {name!r}; give each a name of its own") from error
-
-
-def _datasets(features: LocalFeatures) -> Arrays:
-    return {
-        "keypoints": features.centres,
-        "descriptors": features.descriptors.T,
-        "scores": features.scores,
-        "image_size": np.array(features.image_size, np.int64),
-        "frames": features.frames,
-    }
+    except (ValueError, TypeError) as error:  # h5py raises either if the name is in use
+        raise InputError(f"two images share the name {name!r}; give each a name of its own") from error
 
 
 @contextmanager

@@ -1,10 +1,12 @@
-"""One image's features as .npz: this package's own file, and the plain convention of others.
+"""One image's features as .npz: this package's own format, and the common convention of other tools.
 
-Ours holds descriptors (N, d), frames (N, 6), scores (N), image_size (2), and two texts: the fingerprint of the
-extractor and the hash of the image file. Others' hold descriptors, desc or des, as rows or as columns, beside
-keypoints, kpts or xy (N, 2), and perhaps scores; their keypoints have no extent, and get discs of one pixel's radius.
+Ours holds descriptors (N, d), the arrays in `stored`, and two texts: the fingerprint of the extractor and the hash of
+the image file.
 
-Nothing is unpickled, and no array is read whose claimed size is not plausible.
+Files of other tools hold descriptors, desc or des, as rows or as columns, beside keypoints, kpts or xy (N, 2), and
+perhaps scores; their keypoints have no extent and become discs with a radius of one pixel.
+
+Nothing is unpickled, and an array whose declared size is implausible is not read.
 """
 
 import math
@@ -16,59 +18,41 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import (
-    CURE,
-    AnyPath,
-    damage_explained,
-    float32,
-    image_size,
-    numbers,
-    require_affordable,
-    require_finite,
-    require_shape,
-)
-from faemb.features.files.shapes import points
-from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.runtime.storage import replacing
+from faemb.features.files.reading import CURE, damage_explained, numbers, require_affordable, require_shape
+from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
+from faemb.features.local_features import LocalFeatures, frames_from, points
+from faemb.runtime.storage import AnyPath, replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")
 TEXTS = ("fingerprint", "image_hash")
-ARRAYS = (*DESCRIPTORS, *KEYPOINTS, "frames", "scores", "image_size")
-
-Arrays = dict[str, np.ndarray]
 
 
 class NpzHeader(NamedTuple):
-    """Where the features come from; empty texts in a file of another tool."""
+    """The origin of the features; empty texts in a file of another tool."""
 
     fingerprint: str
     image_hash: str
 
 
 def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> None:
-    """Replaces `path` in one step; the same features give the same bytes."""
+    """Write the features, replacing `path` in one step; the same features give the same bytes."""
+    arrays: dict[str, Any] = {
+        "fingerprint": np.array(features.fingerprint),
+        "image_hash": np.array(image_hash),
+        "descriptors": features.descriptors.astype(np.float32, copy=False),
+        **stored_arrays(features),
+    }
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.savez(
-            file,
-            fingerprint=np.array(features.fingerprint),
-            image_hash=np.array(image_hash),
-            descriptors=features.descriptors.astype(np.float32, copy=False),
-            frames=features.frames.astype(np.float32, copy=False),
-            scores=features.scores.astype(np.float32, copy=False),
-            image_size=np.array(features.image_size, np.int64),
-        )
+        np.savez(file, **arrays)
 
 
 def read_npz(path: AnyPath) -> LocalFeatures:
     source = str(path)
-    arrays = _members(path, (*ARRAYS, *TEXTS))
+    arrays = _members(path, (*DESCRIPTORS, *KEYPOINTS, *STORED, *TEXTS))
     frames = _frames(arrays, source)
-    descriptors = numbers(_rows(arrays, len(frames), source), "descriptors", source)
-    scores = numbers(arrays["scores"], "scores", source) if "scores" in arrays else np.zeros(len(frames), np.float32)
-    require_shape(scores, (len(frames),), "scores", source)
-    size = image_size(arrays.get("image_size"), source)
-    return LocalFeatures(descriptors, frames, scores, size, _text(arrays, "fingerprint", source))
+    descriptors = _rows(arrays, len(frames), source)
+    return features_from(arrays, descriptors, frames, _text(arrays, "fingerprint", source), source)
 
 
 def read_npz_header(path: AnyPath) -> NpzHeader:
@@ -79,25 +63,21 @@ def read_npz_header(path: AnyPath) -> NpzHeader:
 
 def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
     if "frames" in arrays:
-        frames = float32(arrays["frames"], "frames", source)
-        require_shape(frames, (None, 6), "frames", source)
-        if not np.isnan(frames).all():  # descriptors that came without geometry stay so
-            require_finite(frames, "frames", source)
-        return frames
+        return stored_frames(arrays, source)
     keypoints = numbers(_first_of(KEYPOINTS, arrays, source), "keypoints", source)
     require_shape(keypoints, (None, 2), "keypoints", source)
     return frames_from(keypoints, points(len(keypoints)))
 
 
 def _rows(arrays: Arrays, count: int, source: str) -> np.ndarray:
-    """The descriptors as rows, which `frames` promise and the number of keypoints otherwise tells."""
+    """The descriptors as rows: beside `frames` they are, otherwise the number of keypoints decides."""
     given = _first_of(DESCRIPTORS, arrays, source)
     require_shape(given, (None, None), "descriptors", source)
     as_rows, as_columns = given.shape[0] == count, given.shape[1] == count
     if as_rows and as_columns and count and "frames" not in arrays:
         raise FormatError(
-            f"{source} holds {count} x {count} descriptors of {count} keypoints, rows or columns alike; "
-            "add frames (N, 6), beside which descriptors are rows, or drop one keypoint"
+            f"{source} holds {count} x {count} descriptors of {count} keypoints, which may be rows or columns; "
+            "add frames (N, 6), beside which descriptors are rows, or remove one keypoint"
         )
     if as_rows:
         return given
@@ -119,12 +99,12 @@ def _text(arrays: Arrays, name: str, source: str) -> str:
     array = arrays.get(name, np.array(""))
     if array.dtype.kind != "U" or array.shape != ():
         raise FormatError(f"{source} holds a {name} of type {array.dtype}; expected one text: {CURE}")
-    with damage_explained(source):  # NumPy itself would make texts of impossible letters
+    with damage_explained(source):  # NumPy itself accepts code points that are no characters
         return array.tobytes().decode("utf-32-le" if array.dtype.str[0] == "<" else "utf-32-be").rstrip("\0")
 
 
 def _members(path: AnyPath, wanted: Iterable[str]) -> Arrays:
-    """The arrays of these names that the file holds; others are never touched."""
+    """The arrays of these names that the file holds; others are not read."""
     with damage_explained(path) as target, zipfile.ZipFile(target) as archive:
         held = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         found = {name: held[name] for name in wanted if name in held}
@@ -140,11 +120,11 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, sou
                 f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
             )
         size = math.prod(shape) * dtype.itemsize
-        # What the array claims is what the archive holds, so nothing is allocated on a claim alone.
+        # The declared size must be the stored size, so that memory is never allocated for a false declaration.
         if min(shape, default=0) < 0 or size != info.file_size - file.tell():
-            raise FormatError(f"{source} is damaged: its {name} claim {size} bytes and have others; {CURE}")
+            raise FormatError(f"{source} is damaged: its {name} declare {size} bytes, which is not their size; {CURE}")
         content = file.read(size)
-        file.read(1)  # at the very end the checksum is compared
+        file.read(1)  # zipfile compares the checksum at the end
     return np.ndarray(shape, dtype, content, order="F" if by_columns else "C")
 
 

@@ -1,15 +1,15 @@
-"""Text of the Oxford (VGG) affine detectors, .hesaff.sift and its kin: the dimension d, the count N, then N rows
+"""Text files of the Oxford (VGG) affine detectors, such as .hesaff.sift: the dimension d, the count N, then N rows
 
     x y a b c d_1 ... d_d           the ellipse is a (u - x)^2 + 2 b (u - x)(v - y) + c (v - y)^2 = 1
 
-With M = [[a, b], [b, c]], every A with A A' = M^-1 takes the unit disc to that ellipse; which of them was used is not
-in the file. We take the lower triangular one,
+With M = [[a, b], [b, c]], every A with A A' = M^-1 maps the unit disc to that ellipse; which of them was used is not
+in the file. The lower triangular one is taken,
 
     A = [[ sqrt(c / det M),       0         ],
          [ -b / sqrt(c det M),    1 / sqrt(c) ]]
 
-which keeps the vertical vertical ("up is up"), as the Hessian-affine detector behind these files does
-[PCM09]. There are no scores, so all are 0, and no image size. (0, 0) is the first pixel's centre.
+which keeps vertical lines vertical ("up is up"), as the Hessian-affine detector that writes these files does [PCM09].
+The files have no scores, so all are 0, and no image size. (0, 0) is the centre of the first pixel.
 
 [PCM09] M. Perdoch, O. Chum, J. Matas: Efficient representation of local geometry for large scale object retrieval.
         CVPR 2009.
@@ -19,8 +19,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, LARGEST_WIDTH, UNKNOWN_SIZE, AnyPath, file_bytes, require_finite
+from faemb.features.files.reading import CURE, MOST_COLUMNS, UNKNOWN_SIZE, file_bytes, require_finite
 from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.runtime.storage import AnyPath
 
 GEOMETRY = 5
 
@@ -29,9 +30,9 @@ def read_oxford(path: AnyPath) -> LocalFeatures:
     """The features in the file's order."""
     source = str(path)
     values = _parsed(file_bytes(path), source)
-    width, count = _header(values, source)
-    _require_all_rows(len(values) - 2, width, count, source)
-    rows = values[2:].reshape(count, GEOMETRY + width)
+    dimension, count = _header(values, source)
+    _require_all_rows(len(values) - 2, dimension, count, source)
+    rows = values[2:].reshape(count, GEOMETRY + dimension)
     require_finite(rows, "rows", source)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         _require_ellipses(_is_ellipse(rows[:, 2:5]), source)
@@ -45,34 +46,34 @@ def read_oxford(path: AnyPath) -> LocalFeatures:
 def _parsed(text: bytes, source: str) -> Float[np.ndarray, " T"]:
     tokens = text.split()
     try:
-        # SIFT has few distinct values: each text is converted once, which halves the time.
+        # SIFT has few distinct values: each token is converted once, which halves the time.
         value_of = {token: float(token) for token in set(tokens)}
         return np.fromiter(map(value_of.__getitem__, tokens), np.float64, len(tokens))
     except ValueError as error:
-        raise FormatError(f"{source} is no text of numbers ({str(error)[:100]}); {CURE}") from error
+        raise FormatError(f"{source} is not a text of numbers ({str(error)[:100]}); {CURE}") from error
 
 
 def _header(values: Float[np.ndarray, " T"], source: str) -> tuple[int, int]:
     head = values[:2].tolist()
     whole = len(head) == 2 and all(number.is_integer() and number >= 0 for number in head)
-    if not whole or not 1 <= head[0] <= LARGEST_WIDTH:
+    if not whole or not 1 <= head[0] <= MOST_COLUMNS:
         raise FormatError(
-            f"{source} begins with {head}; expected the dimension of the descriptors (1 to {LARGEST_WIDTH}) and their "
+            f"{source} begins with {head}; expected the dimension of the descriptors (1 to {MOST_COLUMNS}) and their "
             f"number: {CURE}"
         )
     return int(head[0]), int(head[1])
 
 
-def _require_all_rows(given: int, width: int, count: int, source: str) -> None:
-    # The detectors write a dimension of 1.0 over regions that nobody has described yet.
-    if width == 1 and given == count * GEOMETRY and count:
+def _require_all_rows(given: int, dimension: int, count: int, source: str) -> None:
+    # The detectors write the dimension 1.0 for regions that have no descriptors yet.
+    if dimension == 1 and given == count * GEOMETRY and count:
         raise FormatError(
-            f"{source} holds {count} regions without descriptors; describe them first, or let faemb extract the image"
+            f"{source} holds {count} regions without descriptors; describe them first, or extract the image with faemb"
         )
-    if given != count * (GEOMETRY + width):
+    if given != count * (GEOMETRY + dimension):
         raise FormatError(
-            f"{source} is cut short or damaged: {given} numbers follow its head, and {count} rows of "
-            f"{GEOMETRY} + {width} would be {count * (GEOMETRY + width)}; {CURE}"
+            f"{source} is truncated or damaged: {given} numbers follow its header; expected {count} rows of "
+            f"{GEOMETRY} + {dimension}, {count * (GEOMETRY + dimension)} numbers: {CURE}"
         )
 
 
@@ -84,7 +85,7 @@ def _is_ellipse(form: Float[np.ndarray, "N 3"]) -> Bool[np.ndarray, " N"]:
 def _require_ellipses(fit: Bool[np.ndarray, " N"], source: str) -> None:
     if not fit.all():
         raise FormatError(
-            f"{source} is damaged: the a, b, c of row {int(np.argmin(fit)) + 1} are those of no ellipse; "
+            f"{source} is damaged: the a, b, c of row {int(np.argmin(fit)) + 1} do not give an ellipse; "
             f"expected a > 0 and a c > b^2: {CURE}"
         )
 

@@ -1,35 +1,32 @@
-"""What all readers share: files that may be missing or damaged, and arrays in them that may be anything.
+"""What all readers share: checks of files, which may be missing or damaged, and of the arrays in them.
 
-A reader ends in LocalFeatures or in one FormatError that names the file, the fault and the cure.
+A reader returns LocalFeatures or raises one FormatError that names the file, the fault and the cure.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FaembError, FormatError
-
-AnyPath = str | os.PathLike[str]
+from faemb.runtime.storage import AnyPath
 
 UNKNOWN_SIZE = (0, 0)
-"""The image size of features whose file does not say it."""
+"""The image size of features whose file does not give it."""
 
-LARGEST_WIDTH = 65_536
-LARGEST_SIDE = 1 << 31
+MOST_COLUMNS = 65_536
+"""Of a descriptor."""
 LARGEST_BYTES = 4 << 30
-"""Of the arrays of one image. A small file may claim any size: it is refused before memory is asked for."""
+"""Of the arrays of one image. A damaged file may declare any size: it is refused before memory is allocated."""
 
 CURE = "restore it or extract again"
 
 
 @contextmanager
 def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
-    """Around calls of libraries, which raise nearly anything on a damaged file: here it becomes a FormatError."""
+    """Turn whatever a library raises on a damaged file into a FormatError; gives the path, which is checked."""
     source = source or str(path)
     try:
         yield _existing(Path(path))
@@ -47,7 +44,7 @@ def file_bytes(path: AnyPath) -> bytes:
 
 
 def numbers(array: np.ndarray, name: str, source: str) -> Float[np.ndarray, "..."]:
-    """A float32 copy, row by row in memory; refuses what is not made of finite numbers."""
+    """A row-major float32 copy; values must be finite numbers."""
     converted = float32(array, name, source)
     require_finite(converted, name, source)
     return converted
@@ -71,7 +68,7 @@ def require_finite(array: np.ndarray, name: str, source: str) -> None:
 
 
 def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str, source: str) -> None:
-    """None stands for any number."""
+    """None in `expected` allows any number."""
     fits = len(expected) == array.ndim and all(n in (None, m) for n, m in zip(expected, array.shape, strict=True))
     if not fits:
         wanted = ", ".join("any" if n is None else str(n) for n in expected)
@@ -81,20 +78,9 @@ def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str
 def require_affordable(size: int, name: str, source: str) -> None:
     if not 0 <= size <= LARGEST_BYTES:
         raise FormatError(
-            f"{source} claims {size} bytes of {name}; one image may have up to {LARGEST_BYTES}: it is damaged, "
+            f"{source} declares {size} bytes of {name}; expected at most {LARGEST_BYTES} per image: it is damaged, "
             "or must be split by image"
         )
-
-
-def image_size(values: Any, source: str) -> tuple[int, int]:
-    """Width and height from an array of two whole numbers; None for a file that does not say."""
-    if values is None:
-        return UNKNOWN_SIZE
-    require_shape(values, (2,), "an image size", source)
-    require_numeric(values.dtype, "an image size", source)
-    if not all(0 <= side < LARGEST_SIDE and side == int(side) for side in values.tolist()):
-        raise FormatError(f"{source} holds the image size {values.tolist()}; expected width and height; {CURE}")
-    return int(values[0]), int(values[1])
 
 
 def _existing(path: Path) -> Path:

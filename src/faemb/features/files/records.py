@@ -1,6 +1,6 @@
-"""Binary records as INRIA's tools write them, little-endian and without a header:
+"""Binary records as INRIA's tools write them, little-endian, in a file without a header.
 
-`before` float32, then an int32 d, then d components
+Each record is some float32 numbers (`before`), the descriptor's dimension d as int32, and d components.
 """
 
 import struct
@@ -8,42 +8,44 @@ import struct
 import numpy as np
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, LARGEST_WIDTH, AnyPath, file_bytes
+from faemb.features.files.reading import CURE, MOST_COLUMNS, file_bytes
+from faemb.runtime.storage import AnyPath
 
 
-def record_layout(before: int, width: int, component: str) -> np.dtype:
-    return np.dtype([("before", "<f4", (before,)), ("width", "<i4"), ("components", component, (width,))])
+def record_layout(before: int, dimension: int, component: str) -> np.dtype:
+    return np.dtype([("before", "<f4", (before,)), ("dimension", "<i4"), ("components", component, (dimension,))])
 
 
-def read_records(path: AnyPath, before: int, component: str, empty_width: int) -> np.ndarray:
-    """All records, of one width; a file of no bytes holds none, and then `empty_width` is the width."""
+def read_records(path: AnyPath, before: int, component: str, empty_dimension: int) -> np.ndarray:
+    """All records, which have one dimension; that of an empty file, which has none, is `empty_dimension`."""
     raw = file_bytes(path)
-    layout = record_layout(before, _first_width(raw, 4 * before, path) if raw else empty_width, component)
+    layout = record_layout(before, _first_dimension(raw, 4 * before, path) if raw else empty_dimension, component)
     if len(raw) % layout.itemsize:
         raise FormatError(
-            f"{path} is cut short or damaged: its {len(raw)} bytes are not a whole number of records of "
+            f"{path} is truncated or damaged: its {len(raw)} bytes are not a whole number of records of "
             f"{layout.itemsize} bytes; {CURE}"
         )
     records = np.frombuffer(raw, layout)
-    _require_one_width(records["width"], path)
+    _require_one_dimension(records["dimension"], path)
     return records
 
 
-def _first_width(raw: bytes, place: int, path: AnyPath) -> int:
-    if len(raw) < place + 4:
-        raise FormatError(f"{path} is cut short: its {len(raw)} bytes do not hold one record; {CURE}")
-    width: int = struct.unpack_from("<i", raw, place)[0]
-    if not 1 <= width <= LARGEST_WIDTH:
+def _first_dimension(raw: bytes, offset: int, path: AnyPath) -> int:
+    if len(raw) < offset + 4:
+        raise FormatError(f"{path} is truncated: its {len(raw)} bytes do not hold one record; {CURE}")
+    dimension: int = struct.unpack_from("<i", raw, offset)[0]
+    if not 1 <= dimension <= MOST_COLUMNS:
         raise FormatError(
-            f"{path} is damaged or of another format: it claims {width} components per descriptor; "
-            f"expected 1 to {LARGEST_WIDTH}: {CURE}"
+            f"{path} is damaged or in another format: it declares {dimension} components per descriptor; "
+            f"expected 1 to {MOST_COLUMNS}: {CURE}"
         )
-    return width
+    return dimension
 
 
-def _require_one_width(widths: np.ndarray, path: AnyPath) -> None:
-    odd = np.flatnonzero(widths != widths[:1])
+def _require_one_dimension(dimensions: np.ndarray, path: AnyPath) -> None:
+    odd = np.flatnonzero(dimensions != dimensions[:1])
     if len(odd):
         raise FormatError(
-            f"{path} is damaged: record {odd[0] + 1} claims {widths[odd[0]]} components, the first {widths[0]}; {CURE}"
+            f"{path} is damaged: record {odd[0] + 1} declares {dimensions[odd[0]]} components, the first "
+            f"{dimensions[0]}; {CURE}"
         )

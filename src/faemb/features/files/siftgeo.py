@@ -1,36 +1,36 @@
-"""INRIA's .siftgeo, the features of Holidays and Flickr60K: records of 168 bytes, and no header.
+"""INRIA's .siftgeo, the format of the features of Holidays and Flickr60K: records of 168 bytes, no header.
 
     x, y, scale, angle, mi11, mi12, mi21, mi22, cornerness: float32;   d = 128: int32;   d bytes of SIFT
 
-Mikolajczyk's detector, whose output this is, samples the patch at p = (x, y) + scale Mi R(angle) u, with Mi of
+Mikolajczyk's detector, which wrote these files, samples the patch at p = (x, y) + scale Mi R(angle) u, with Mi of
 determinant 1, and draws the region's ellipse from scale Mi alone. So
 
     A = scale Mi R(angle),      R(t) = [[cos t, -sin t], [sin t, cos t]]
 
-takes the unit disc to the detected region; the descriptor sees some multiple of it, which the file does not say.
-An angle beyond a full turn (the detector writes 1000) was never estimated: R = I. A singular Mi, all zeros with
-detectors of circles, stands for I. The size of the image is not in the file.
+maps the unit disc to the detected region; the described region is a multiple of it, which the file does not give.
+An angle beyond a full turn (the detector writes 1000) was not estimated: R = I. A singular Mi (circular detectors write
+zeros) is replaced by I. The size of the image is not in the file.
 """
 
 import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, UNKNOWN_SIZE, AnyPath, numbers, require_finite
+from faemb.features.files.reading import CURE, UNKNOWN_SIZE, numbers, require_finite
 from faemb.features.files.records import read_records
-from faemb.features.files.shapes import discs
-from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.local_features import LocalFeatures, discs, frames_from
+from faemb.runtime.storage import AnyPath
 
 GEOMETRY = 9
-SIFT_WIDTH = 128
+SIFT_DIMENSION = 128
 LEAST_ASPECT = 1e-6
-"""A matrix whose shorter axis is below this part of the longer one is singular."""
+"""A matrix whose axes have a smaller ratio than this is taken as singular."""
 
 
 def read_siftgeo(path: AnyPath) -> LocalFeatures:
-    """The features in the file's order, scored by cornerness; a file of no bytes is an image without features."""
+    """The features in the file's order, scored by cornerness; an empty file is an image without features."""
     source = str(path)
-    records = read_records(path, GEOMETRY, "u1", SIFT_WIDTH)
+    records = read_records(path, GEOMETRY, "u1", SIFT_DIMENSION)
     geometry = numbers(records["before"], "geometry", source)
     if (geometry[:, 2] < 0).any():
         row = int(np.argmax(geometry[:, 2] < 0))

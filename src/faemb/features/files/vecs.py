@@ -1,32 +1,30 @@
 """INRIA's .fvecs and .bvecs: descriptors alone. Each row is an int32 d, then d float32 (.fvecs) or d bytes (.bvecs).
 
-Such features have no place in an image: their frames are NaN and their image size is unknown, so they can be encoded
-and searched as a whole, and a box refuses to select among them.
+Such features have no position in an image: their frames are NaN and the image size is unknown. They can be encoded and
+searched; selecting them by a box is refused.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from faemb.arrays import as_matrix, to_numpy
+from faemb.arrays import MatrixLike, as_matrix, to_numpy
 from faemb.errors import InputError
-from faemb.features.files.reading import LARGEST_WIDTH, UNKNOWN_SIZE, AnyPath, numbers
+from faemb.features.files.reading import MOST_COLUMNS, UNKNOWN_SIZE, numbers
 from faemb.features.files.records import read_records, record_layout
-from faemb.features.files.shapes import without_geometry
-from faemb.features.local_features import LocalFeatures
-from faemb.runtime.storage import replacing
+from faemb.features.local_features import LocalFeatures, without_geometry
+from faemb.runtime.storage import AnyPath, replacing
 
 COMPONENTS = {".fvecs": "<f4", ".bvecs": "u1"}
 
 
 def read_vecs(path: AnyPath) -> Float[np.ndarray, "N d"]:
-    """The rows as float32; of a file of no bytes, which does not tell its width, an array of shape (0, 0)."""
+    """The rows as float32; shape (0, 0) for an empty file, whose dimension is unknown."""
     suffix = Path(path).suffix.lower()
     if suffix not in COMPONENTS:
         raise InputError(
-            f"{path} ends in {suffix!r}; expected {' or '.join(COMPONENTS)}, which tells its numbers' type"
+            f"{path} ends in {suffix!r}; expected {' or '.join(COMPONENTS)}, which gives the type of its numbers"
         )
     return numbers(read_records(path, 0, COMPONENTS[suffix], 0)["components"], "descriptors", str(path))
 
@@ -37,13 +35,13 @@ def read_vecs_features(path: AnyPath) -> LocalFeatures:
     return LocalFeatures(descriptors, without_geometry(count), np.zeros(count, np.float32), UNKNOWN_SIZE)
 
 
-def write_fvecs(path: AnyPath, descriptors: Any) -> None:
-    """Any array of rows, as float32, replacing `path` in one step."""
+def write_fvecs(path: AnyPath, descriptors: MatrixLike) -> None:
+    """Write the rows as float32, replacing `path` in one step."""
     rows = to_numpy(as_matrix(descriptors, "descriptors"))
-    count, width = rows.shape
-    if count and not 1 <= width <= LARGEST_WIDTH:
-        raise InputError(f"descriptors have {width} columns; .fvecs holds 1 to {LARGEST_WIDTH}")
-    records = np.empty(count, record_layout(0, width, "<f4"))
-    records["width"], records["components"] = width, rows
+    count, columns = rows.shape
+    if count and not 1 <= columns <= MOST_COLUMNS:
+        raise InputError(f"descriptors have {columns} columns; .fvecs holds 1 to {MOST_COLUMNS}")
+    records = np.empty(count, record_layout(0, columns, "<f4"))
+    records["dimension"], records["components"] = columns, rows
     with replacing(path) as temporary:
         temporary.write_bytes(records.tobytes())

@@ -1,8 +1,8 @@
-"""Affine adaptation: the shape in which a neighbourhood looks the same in every direction [Baumberg 2000].
+"""Affine adaptation: the affine shape in which a neighbourhood has isotropic gradients [Baumberg 2000].
 
-From a round window, the second moments of the gradients mu are measured in the window's own coordinates and the window
-is stretched by mu^(-1/2) (scaled to keep its area), until mu is nearly a multiple of the identity twice in a row.
-A view of a plane from the side then gives the same patch, up to a rotation, as a view from the front.
+Starting with a round window, the second-moment matrix mu of the gradients is measured in the window's own coordinates
+and the window is stretched by mu^(-1/2) (scaled to keep its area), until mu is nearly a multiple of the identity twice
+in succession. An oblique view of a plane then gives the same patch, up to a rotation, as a frontal view.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ def adapted(
     iterations: int,
     convergence: float,
 ) -> tuple[Float[np.ndarray, "N 2 2"], Bool[np.ndarray, " N"]]:
-    """Shapes of determinant 1 and which have converged.
+    """Shapes of determinant 1, and which of them have converged.
 
-    Feature i is looked at in levels[which[i]], around centres[i], with `steps[i]` pixels between samples.
+    Feature i is sampled in levels[which[i]] around centres[i], with `steps[i]` pixels between samples.
     """
     shapes, converged = np.tile(np.eye(2), (len(which), 1, 1)), np.zeros(len(which), bool)
-    order = np.argsort(which, kind="stable")  # features of one level side by side
+    order = np.argsort(which, kind="stable")  # groups the features of each level
     for start in range(0, len(order), _BLOCK):
         rows = order[start : start + _BLOCK]
         shapes[rows], converged[rows] = _iterate(
@@ -71,7 +71,7 @@ def _iterate(
 
 
 def second_moments(windows: Float[np.ndarray, "N n n"]) -> Float[np.ndarray, "N 3"]:
-    """Weighted sums of gx gx, gx gy, gy gy over each window; central differences, the rim left out."""
+    """Weighted sums of gx gx, gx gy, gy gy over each window; central differences, without the outermost pixels."""
     gx = windows[:, 1:-1, 2:] - windows[:, 1:-1, :-2]
     gy = windows[:, 2:, 1:-1] - windows[:, :-2, 1:-1]
     weight = _weight(windows.shape[1])[1:-1, 1:-1].ravel()
@@ -82,8 +82,8 @@ def second_moments(windows: Float[np.ndarray, "N n n"]) -> Float[np.ndarray, "N 
 def inverse_root(moments: Float[np.ndarray, "N 3"]) -> tuple[Float[np.ndarray, "N 2 2"], Float[np.ndarray, " N"]]:
     """mu^(-1/2) scaled to determinant 1, and sqrt(least / greatest eigenvalue): 1 for a round mu.
 
-    For 2 x 2 matrices sqrt(mu) = (mu + sqrt(det) I) / sqrt(trace + 2 sqrt(det)); inverted and scaled, only its
-    adjugate is left.
+    For 2 x 2 matrices sqrt(mu) = (mu + sqrt(det) I) / sqrt(trace + 2 sqrt(det)); its inverse, scaled to determinant 1,
+    is its adjugate up to a factor.
     """
     a, b, c = moments.T
     trace, spread = a + c, np.hypot(a - c, 2 * b)
@@ -95,7 +95,7 @@ def inverse_root(moments: Float[np.ndarray, "N 3"]) -> tuple[Float[np.ndarray, "
 
 
 def anisotropy(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, " N"]:
-    """Longest axis over shortest: the ratio of singular values, from the matrix's length and determinant."""
+    """Ratio of the longest axis to the shortest, the singular values, from Frobenius norm and determinant."""
     squares = np.einsum("nij,nij->n", shapes, shapes)
     twice = 2 * np.abs(np.linalg.det(shapes))
     difference = np.sqrt(np.maximum(squares**2 - twice**2, 0))
@@ -103,7 +103,7 @@ def anisotropy(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, " N"]:
 
 
 def _weight(side: int) -> Float[np.ndarray, "n n"]:
-    """A Gaussian whose radius is two deviations, cut to a disc."""
+    """A Gaussian whose standard deviation is half the radius, limited to a disc."""
     k = np.arange(side, dtype=np.float32) - side // 2
     squared = k[:, None] ** 2 + k**2
     return np.exp(-squared / (2 * (side / 4) ** 2)) * (squared <= (side // 2) ** 2)

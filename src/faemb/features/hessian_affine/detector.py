@@ -2,8 +2,8 @@
 
     scale space -> extrema of the Hessian's determinant -> affine adaptation -> patches -> (orientation) -> SIFT
 
-Constants follow the detector of Perdoch, Chum and Matas [PCM09]: the measurement region is 3 sqrt(3) times the scale,
-its patch has 41 x 41 pixels, and by default "up" in the image is up in the patch (gravity vector).
+Constants follow the detector of Perdoch, Chum and Matas [PCM09]: the described region has a radius of 3 sqrt(3) times
+the scale, its patch has 41 x 41 pixels, and by default "up" in the image is up in the patch (gravity vector).
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,22 @@ from jaxtyping import Bool, Float, Int
 
 from faemb.errors import InputError
 from faemb.features.extractor import Extractor
-from faemb.features.hessian_affine import sift
 from faemb.features.hessian_affine.adaptation import adapted
 from faemb.features.hessian_affine.extrema import extrema
 from faemb.features.hessian_affine.orientation import orientations
 from faemb.features.hessian_affine.patches import Gradients, Source, gradients, sources
 from faemb.features.hessian_affine.pyramid import Octave, octaves
+from faemb.features.hessian_affine.sift import DIMENSION, root_sift, sift
 from faemb.features.image import DEFAULT_MAX_SIDE, Image
 from faemb.features.image.levels import MOST_SIDE
-from faemb.features.local_features import LocalFeatures, frames_from
-from faemb.features.root_sift import root_sift
+from faemb.features.local_features import LocalFeatures, frames_from, rotations
 from faemb.settings import require_flag, require_number, require_whole
 
 _SPARE, _SPARE_AT_LEAST = 1.6, 32
-"""So many times the features that are missing are adapted at a time: some do not converge, some leave the image."""
+"""Adapt more candidates than features are missing: some do not converge, some reach beyond the image."""
 _BLOCK = 1024
 MOST_PATCH = 181
-"""OpenCV samples a patch as one row, of at most 32766 pixels."""
+"""OpenCV samples a patch as one row, which has at most 32766 pixels."""
 
 
 class Keypoints(NamedTuple):
@@ -47,7 +46,7 @@ class Keypoints(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """Measurement regions centre + shape @ disc, in pixels of the image."""
+    """Described regions centre + shape @ disc, in pixels of the image."""
 
     centres: Float[np.ndarray, "N 2"]
     shapes: Float[np.ndarray, "N 2 2"]
@@ -60,12 +59,12 @@ class Regions(NamedTuple):
 class HessianAffine(Extractor):
     """Hessian-affine detector, RootSIFT descriptor.
 
-    max_features:       the strongest so many; None for all
-    rotation_invariant: turn every patch to its dominant orientations; otherwise up stays up
+    max_features:       keep this number of the strongest; None: all
+    rotation_invariant: rotate patches to their dominant orientations; otherwise up stays up
     root:               RootSIFT [Arandjelovic and Zisserman 2012]; otherwise SIFT of unit length
     affine:             adapt the shape of regions; otherwise they stay round
-    max_side:           larger images are reduced to this first; None for no limit
-    enlarge:            begin with the image at twice its size: several times as many small regions
+    max_side:           images with a longer side are reduced to it first; None: no limit
+    enlarge:            start with the image at twice its size, which gives several times as many small regions
     threshold:          least sqrt(sigma^4 |det H|), for pixels 0..255
     edge_ratio:         largest ratio of the response's principal curvatures
     per_octave, sigma:  scales per octave, and the blur of the first
@@ -98,10 +97,6 @@ class HessianAffine(Extractor):
         self.iterations, self.convergence = iterations, convergence
         self.measurement, self.patch = measurement, patch
 
-    @property
-    def width(self) -> int:
-        return sift.WIDTH
-
     def check_settings(self) -> None:
         super().check_settings()
         if self.max_features is not None:
@@ -111,7 +106,7 @@ class HessianAffine(Extractor):
         require_number("threshold", self.threshold, least=0.0, most=1e6)
         require_number("edge_ratio", self.edge_ratio, least=1.0, most=1e6)
         require_whole("per_octave", self.per_octave, 1, 16)
-        require_number("sigma", self.sigma, least=1.1, most=8.0)  # more than twice the blur of a camera
+        require_number("sigma", self.sigma, least=1.1, most=8.0)  # more than twice IMAGE_BLUR
         require_whole("iterations", self.iterations, 2, 1000)
         require_number("convergence", self.convergence, above=0.0, most=1.0)
         require_number("measurement", self.measurement, least=0.1, most=1000.0)
@@ -124,21 +119,21 @@ class HessianAffine(Extractor):
         if self.enlarge and 2 * max(grey.shape) - 1 > MOST_SIDE:
             width, height = grey.shape[::-1]
             raise InputError(
-                f"{image.name} is {width} x {height} pixels; to be enlarged a side has at most {(MOST_SIDE + 1) // 2}: "
-                "give max_side"
+                f"{image.name} is {width} x {height} pixels; with enlarge=True a side has at most "
+                f"{(MOST_SIDE + 1) // 2}: give max_side"
             )
         size = (grey.shape[1], grey.shape[0])
         pyramid, keypoints = self.detect(grey)
         regions = self.regions(pyramid, keypoints, size)
         parts = list(self.described(sources(grey, pyramid, self.sigma), regions))
         if not parts:
-            return LocalFeatures.none(self.width, size)
+            return LocalFeatures.none(DIMENSION, size)
         centres, shapes, scores, descriptors = (np.concatenate(part) for part in zip(*parts, strict=True))
         features = LocalFeatures(descriptors, frames_from(centres, shapes), scores.astype(np.float32), size)
         return features.select(slice(self.max_features))
 
     def detect(self, grey: Float[np.ndarray, "H W"]) -> tuple[list[Octave], Keypoints]:
-        """The octaves, less the levels that only extrema needed, and the keypoints, strongest first."""
+        """The octaves, without the two levels that are used for extrema only, and the keypoints, strongest first."""
         pyramid: list[Octave] = []
         parts: list[Keypoints] = []
         for octave in octaves(grey, sigma=self.sigma, per_octave=self.per_octave, enlarge=self.enlarge):
@@ -154,7 +149,7 @@ class HessianAffine(Extractor):
         return pyramid, keypoints.select(np.argsort(-keypoints.response, kind="stable"))
 
     def regions(self, pyramid: list[Octave], keypoints: Keypoints, size: tuple[int, int]) -> Regions:
-        """Measurement regions of the strongest keypoints that converge and lie wholly within the image."""
+        """Regions of the strongest keypoints that converge and lie completely inside the image."""
         wanted = len(keypoints.level) if self.max_features is None else self.max_features
         parts = [self._usable(pyramid, keypoints.select(slice(0)), size)]
         start, missing = 0, wanted
@@ -171,7 +166,7 @@ class HessianAffine(Extractor):
         return Regions(keypoints.centres, shapes, keypoints.response).select(chosen)
 
     def _shapes(self, pyramid: list[Octave], keypoints: Keypoints) -> tuple[np.ndarray, np.ndarray]:
-        """Shapes of determinant 1, and which are usable; each is adapted one level below its extremum."""
+        """Shapes of determinant 1, and which converged; each is adapted one level below its extremum."""
         count = len(keypoints.level)
         if not self.affine or not count:
             return np.tile(np.eye(2), (count, 1, 1)), np.ones(count, bool)
@@ -186,7 +181,7 @@ class HessianAffine(Extractor):
         )
 
     def described(self, images: list[Source], regions: Regions) -> Iterator[tuple[np.ndarray, ...]]:
-        """Regions and their descriptors, a block at a time: patches are large."""
+        """Regions and their descriptors, in blocks, since patches need much memory."""
         for start in range(0, len(regions.scores), _BLOCK):
             block = regions.select(slice(start, start + _BLOCK))
             side = int(self.patch)  # a NumPy integer would make the sampling grid float64
@@ -194,21 +189,19 @@ class HessianAffine(Extractor):
             if self.rotation_invariant:
                 block = turned(block, seen)
                 seen = gradients(images, block.centres, block.shapes, side)
-            descriptors = sift.sift(seen)
+            descriptors = sift(seen)
             yield (*block, root_sift(descriptors) if self.root else descriptors)
 
 
 def turned(regions: Regions, seen: Gradients) -> Regions:
-    """A region for every dominant orientation of its patch, with the patch's x axis along it."""
+    """One region per dominant orientation of each patch, rotated so that this is the patch's x axis."""
     which, angle = orientations(seen)
-    cosine, sine = np.cos(angle), np.sin(angle)
-    rotation = np.stack([cosine, -sine, sine, cosine], axis=-1).reshape(-1, 2, 2)
     chosen = regions.select(which)
-    return chosen._replace(shapes=chosen.shapes @ rotation)
+    return chosen._replace(shapes=chosen.shapes @ rotations(angle))
 
 
 def upright(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, "N 2 2"]:
-    """The same ellipses by lower-triangular matrices: what is vertical in the image is vertical in the patch."""
+    """The same ellipses as lower-triangular matrices: vertical lines of the image are vertical in the patch."""
     (a, b), (c, d) = shapes.transpose(1, 2, 0)
     across = np.hypot(a, b)
     zero = np.zeros_like(a)
@@ -218,6 +211,6 @@ def upright(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, "N 2 2"]:
 def within(
     centres: Float[np.ndarray, "N 2"], shapes: Float[np.ndarray, "N 2 2"], size: tuple[int, int]
 ) -> Bool[np.ndarray, " N"]:
-    """Whether the whole ellipse lies on an image of this width and height."""
+    """Whether the whole ellipse lies inside an image of this width and height."""
     extent = np.hypot(shapes[..., 0], shapes[..., 1])
     return ((centres - extent >= 0) & (centres + extent <= np.array(size) - 1)).all(axis=1)

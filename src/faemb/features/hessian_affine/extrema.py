@@ -1,9 +1,9 @@
-"""Where the determinant of the Hessian is extremal over place and scale: blobs (maxima) and saddles (minima).
+"""Extrema of the Hessian's determinant over position and scale: blobs (maxima) and saddles (minima).
 
     response(x, y, sigma) = sigma^4 (Lxx Lyy - Lxy^2)                                     [Mikolajczyk and Schmid 2004]
 
-Every extremum of a 3 x 3 x 3 neighbourhood is refined by a quadratic fit, dropped if it lies on an edge (ratio of the
-response's principal curvatures) or is weak, and placed with a fraction of a pixel and of a scale [Lowe 2004, Sec. 4].
+Every extremum of a 3 x 3 x 3 neighbourhood is refined by a quadratic fit to fractions of a pixel and of a scale, and
+dropped if it lies on an edge (ratio of the response's principal curvatures) or is weak [Lowe 2004, Sec. 4].
 """
 
 from typing import NamedTuple
@@ -15,24 +15,24 @@ from jaxtyping import Bool, Float, Int
 from faemb.features.hessian_affine.pyramid import Octave
 
 BORDER = 5
-"""Extrema are not sought nearer to the edge of an octave, in its pixels."""
+"""Pixels along the edges of an octave in which extrema are not searched."""
 _KEPT_FOR_REFINEMENT = 0.8
-"""Of the threshold: the fit may raise a response."""
+"""Fraction of the threshold that a response needs before the fit, which may raise it."""
 _MOVES = 5
 _SETTLED = 0.6
-"""A fit whose extremum is farther, in pixels, is repeated around the next pixel."""
+"""If the fitted extremum is farther away, in pixels, the fit is repeated around the next pixel."""
 _SECOND = np.array([[1, -2, 1]], np.float32)
 _MIXED = np.array([[0.25, 0, -0.25], [0, 0, 0], [-0.25, 0, 0.25]], np.float32)
 _NEIGHBOURHOOD = np.ones((3, 3), np.uint8)
 _BEFORE = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.uint8)
-"""Neighbours that must be truly lower: of equal pixels the first is taken, not all."""
+"""Neighbours that must be strictly lower, so that only the first of several equal pixels is taken."""
 
 Responses = list[Float[np.ndarray, "H W"]]
-"""Of the level below, the level itself and the level above."""
+"""Of three levels: below, at and above the one where extrema are searched."""
 
 
 class Extrema(NamedTuple):
-    """In pixels of the octave."""
+    """Positions and sigmas in pixels of the octave."""
 
     level: Int[np.ndarray, " N"]
     x: Float[np.ndarray, " N"]
@@ -42,7 +42,7 @@ class Extrema(NamedTuple):
 
 
 def extrema(octave: Octave, *, sigma: float, threshold: float, edge_ratio: float) -> Extrema:
-    """`threshold` is on sqrt(|response|), for pixels 0..255."""
+    """Extrema with sqrt(|response|) above `threshold`, for pixels 0..255."""
     per_octave = len(octave.levels) - 2
     sigmas = [sigma * 2.0 ** (k / per_octave) for k in range(per_octave + 2)]
     window = [hessian_determinant(octave.levels[k], sigmas[k]) for k in (0, 1)]
@@ -68,11 +68,11 @@ def hessian_determinant(level: Float[np.ndarray, "H W"], sigma: float) -> Float[
 
 
 def local_extrema(responses: Responses, threshold: float) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-    """Rows and columns of the middle response that no neighbour in place and scale exceeds, in sign and size."""
+    """Rows and columns of the middle response's maxima above `threshold` and minima below its negative."""
     below, here, above = responses
     highest = cv2.dilate(np.maximum(np.maximum(below, above), here), _NEIGHBOURHOOD)
     peak = (here >= highest) & (here > threshold) & (here > cv2.dilate(here, _BEFORE))
-    del highest  # a whole image each: only one at a time
+    del highest  # each is as large as the image: keep one at a time
     lowest = cv2.erode(np.minimum(np.minimum(below, above), here), _NEIGHBOURHOOD)
     peak |= (here <= lowest) & (here < -threshold) & (here < cv2.erode(here, _BEFORE))
     rows, columns = np.nonzero(peak[BORDER:-BORDER, BORDER:-BORDER])
@@ -85,7 +85,7 @@ def refined(
     columns: Int[np.ndarray, " N"],
     edge_ratio: float,
 ) -> tuple[Float[np.ndarray, " M"], ...]:
-    """y, x, scale offset and response of those whose quadratic fit settles within a few moves, in order of place."""
+    """y, x, scale offset and response of the extrema whose fit settles within a few moves, in order of position."""
     height, width = responses[1].shape
     places = rows * width + columns
     parts = []
@@ -103,7 +103,7 @@ def refined(
         if not len(places):
             break
     places, offset, fitted = (np.concatenate(part) for part in zip(*parts, strict=True))
-    _, first = np.unique(places, return_index=True)  # two may have moved to the same pixel
+    _, first = np.unique(places, return_index=True)  # several may have moved to one pixel
     y, x = np.divmod(places[first], width)
     return y + offset[first, 1], x + offset[first, 0], offset[first, 2], fitted[first]
 
@@ -113,7 +113,7 @@ def _filtered(level: np.ndarray, kernel: np.ndarray) -> np.ndarray:
 
 
 class _Neighbours(NamedTuple):
-    """Responses near some pixels, by steps in (scale, row, column)."""
+    """Responses at the neighbours of some pixels, addressed by steps in (scale, row, column)."""
 
     flat: list[np.ndarray]
     places: np.ndarray
@@ -123,7 +123,7 @@ class _Neighbours(NamedTuple):
         return self.flat[1 + scale][self.places + (row * self.width + column)].astype(np.float64)
 
     def mixed(self, a: tuple[int, int, int], b: tuple[int, int, int]) -> np.ndarray:
-        """The second derivative along two axes."""
+        """The mixed second derivative along two axes."""
         signs = ((1, 1), (1, -1), (-1, 1), (-1, -1))
         parts = [i * j * self(*(i * p + j * q for p, q in zip(a, b, strict=True))) for i, j in signs]
         return np.asarray(sum(parts)) / 4
@@ -147,7 +147,7 @@ def _quadratic(
 
 
 def _not_on_an_edge(hessian: Float[np.ndarray, "N 3 3"], ratio: float) -> Bool[np.ndarray, " N"]:
-    """Both principal curvatures of the response have one sign, and neither is `ratio` times the other."""
+    """Whether both principal curvatures of the response have one sign and a ratio below `ratio`."""
     trace = hessian[:, 0, 0] + hessian[:, 1, 1]
     determinant = hessian[:, 0, 0] * hessian[:, 1, 1] - hessian[:, 0, 1] ** 2
     return (determinant > 0) & (trace**2 * ratio < (ratio + 1) ** 2 * determinant)
@@ -156,7 +156,7 @@ def _not_on_an_edge(hessian: Float[np.ndarray, "N 3 3"], ratio: float) -> Bool[n
 def _moved(
     places: Int[np.ndarray, " N"], offset: Float[np.ndarray, "N 3"], moving: Bool[np.ndarray, " N"], shape: tuple
 ) -> Int[np.ndarray, " M"]:
-    """The next pixel in the direction of the fit, for those that can go there; scale does not move."""
+    """The next pixel towards the fitted extremum, for those that can move inside the border; scale stays."""
     height, width = shape
     step = (np.sign(offset) * (np.abs(offset) > _SETTLED)).astype(np.int64)
     rows, columns = np.divmod(places, width)

@@ -8,23 +8,23 @@ from faemb.features.hessian_affine.patches import Gradients
 
 BINS = 36
 PEAK = 0.8
-"""Every peak this high, relative to the highest, gives a feature of its own."""
+"""Every peak of at least this height relative to the highest gives a feature."""
 _SMOOTHINGS = 6
 
 
 def orientations(gradients: Gradients) -> tuple[Int[np.ndarray, " M"], Float[np.ndarray, " M"]]:
-    """Which patch, and an angle from the x axis towards the y axis; a patch has none if it is flat."""
+    """Patch indices, and angles from the x axis towards the y axis; a patch without gradients has none."""
     histogram = orientation_histograms(gradients)
     left, right = np.roll(histogram, 1, axis=1), np.roll(histogram, -1, axis=1)
     high = histogram >= PEAK * histogram.max(axis=1, keepdims=True)
     patch, peak = np.nonzero((histogram > left) & (histogram >= right) & high & (histogram > 0))
     before, at, after = (h[patch, peak] for h in (left, histogram, right))
-    fraction = 0.5 * (before - after) / (before - 2 * at + after)  # the top of a parabola through the three
+    fraction = 0.5 * (before - after) / (before - 2 * at + after)  # vertex of the parabola through the three
     return patch, (peak + fraction) * (2 * np.pi / BINS)
 
 
 def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
-    """Weighted by magnitude and distance from the centre, shared between neighbouring bins, smoothed."""
+    """Gradients weighted by magnitude and nearness to the centre, interpolated between two bins, smoothed."""
     count, side = gradients.x.shape[:2]
     if not count:
         return np.zeros((0, BINS))
@@ -49,7 +49,7 @@ def _smoothed(histogram: Float[np.ndarray, "N b"]) -> Float[np.ndarray, "N b"]:
 
 
 def _weights(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Flat indices of the disc, and a Gaussian over it."""
+    """Flat indices of the pixels in the disc, and their Gaussian weights."""
     k = np.arange(side, dtype=np.float32) - side // 2
     squared = (k[:, None] ** 2 + k**2).ravel()
     inside = np.flatnonzero(squared <= (side // 2) ** 2)

@@ -1,7 +1,7 @@
-"""Patches: what a measurement region looks like when its ellipse is made a disc, and the gradients there.
+"""Patches: described regions, normalised so that their ellipses become discs; and their gradients.
 
-A patch has a fixed blur of 1.5 of its own pixels, whatever the size of its region. It is sampled from the coarsest
-scale-space octave that is not blurred more, and the rest of the blur is added to the patch.
+A patch has a blur of 1.5 of its own pixels, whatever the size of its region. It is sampled from the coarsest
+scale-space octave with no more blur than that, and the remaining blur is applied to the patch.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from faemb.features.hessian_affine.pyramid import IMAGE_BLUR, Octave
 
 PATCH_BLUR = 1.5
 _BLUR_STEP = 0.25
-"""Blurs added to patches are rounded to this, so that many patches share one matrix."""
+"""The remaining blur is rounded to multiples of this, so that many patches share one matrix."""
 
 
 class Gradients(NamedTuple):
@@ -25,7 +25,7 @@ class Gradients(NamedTuple):
 
 
 class Source(NamedTuple):
-    """An image to sample patches from, with its blur, both in pixels of the original."""
+    """An image to sample patches from; its pixel size and blur are in pixels of the original."""
 
     image: Float[np.ndarray, "_ _"]
     pixel: float
@@ -63,9 +63,9 @@ def sampled(
 def gradients(
     from_: Sequence[Source], centres: Float[np.ndarray, "N 2"], shapes: Float[np.ndarray, "N 2 2"], side: int
 ) -> Gradients:
-    """Gradients of the patches of the regions centre + shape @ disc, in pixels of the original; rows as given."""
+    """Gradients of the patches of the regions centre + shape @ disc, given in pixels of the original, in order."""
     radius = side // 2
-    steps = np.sqrt(np.abs(np.linalg.det(shapes))) / radius  # original pixels per pixel of the patch
+    steps = np.sqrt(np.abs(np.linalg.det(shapes))) / radius  # pixels of the original per pixel of the patch
     which = _coarsest(from_, steps)
     blur = np.array([source.blur for source in from_])[which] / steps
     missing = np.sqrt(np.maximum(PATCH_BLUR**2 - blur**2, 0))
@@ -100,6 +100,6 @@ def blur_matrices(side: int, sigma: float) -> tuple[Float[np.ndarray, "n n"], Fl
 
 
 def _coarsest(from_: Sequence[Source], steps: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    """The last source whose blur is at most that of a patch; the first where all are more blurred."""
+    """Index of the coarsest source whose blur is at most the patch's; 0 if all have more."""
     blurs = np.array([source.blur for source in from_])
     return np.maximum(np.searchsorted(blurs, PATCH_BLUR * steps, side="right") - 1, 0)

@@ -1,7 +1,7 @@
-"""Gaussian scale space: octaves of half the size, each with levels sigma_k = sigma * 2^(k / per_octave).
+"""Gaussian scale space: octaves, each half the size of the one before, of levels sigma_k = sigma * 2^(k / per_octave).
 
-Level k of octave o has blur sigma_k in the octave's own pixels, each of which covers 2^o pixels of the image. An octave
-has two levels more than `per_octave`, so that extrema over scale can be told at every scale in between.
+Level k of octave o has blur sigma_k in the octave's own pixels, which are 2^o pixels of the image wide. An octave has
+two levels more than `per_octave`: an extremum over scale needs a level below and a level above.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 IMAGE_BLUR = 0.5
-"""What a camera is taken to have blurred already, in its pixels [Lowe 2004, Sec. 3.3]."""
+"""Assumed blur of a photograph, in its pixels [Lowe 2004, Sec. 3.3]."""
 LEAST_SIDE = 13
-"""An octave with a smaller side has no pixel beyond the border within which extrema are not sought."""
+"""A smaller octave consists only of the border in which extrema are not searched."""
 
 
 class Octave(NamedTuple):
@@ -26,7 +26,7 @@ class Octave(NamedTuple):
 def octaves(
     grey: Float[np.ndarray, "H W"], *, sigma: float, per_octave: int, enlarge: bool = False
 ) -> Iterator[Octave]:
-    """All octaves, finest first; an image under 13 pixels has none."""
+    """All octaves, finest first; none for an image with a side under 13 pixels."""
     pixel, base, blur = 1.0, grey, IMAGE_BLUR
     if enlarge and min(grey.shape) >= LEAST_SIDE:
         pixel, base, blur = 0.5, enlarged(grey), 2 * IMAGE_BLUR
@@ -43,7 +43,7 @@ def octaves(
 
 
 def enlarged(grey: Float[np.ndarray, "H W"]) -> Float[np.ndarray, "H2 W2"]:
-    """Twice the size, with pixel (2r, 2c) where (r, c) was: coordinates double, they do not shift."""
+    """Twice the size, with pixel (r, c) at (2r, 2c): coordinates double and do not shift."""
     height, width = grey.shape
     half = np.array([[0.5, 0, 0], [0, 0.5, 0]])
     size = (2 * width - 1, 2 * height - 1)

@@ -1,4 +1,4 @@
-"""Which decoder reads a file: known by the first bytes, never by the name, and no other decoder is ever reached."""
+"""The decoder of an image file, chosen by the file's first bytes and never by its name; all others are refused."""
 
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
@@ -10,7 +10,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from faemb.errors import InputError, MissingExtraError
 
-# The classes themselves, not PIL.Image.open: that has a limit of its own on pixels, which only a global moves.
+# The classes themselves, not PIL.Image.open: its own limit on pixels can only be changed by a global variable.
 DECODERS: dict[bytes, type[ImageFile]] = {
     b"\xff\xd8\xff": JpegImageFile,
     b"\x89PNG\r\n\x1a\n": PngImageFile,
@@ -36,11 +36,11 @@ def decoder_for(head: bytes, name: str) -> type[ImageFile]:
         return avif_decoder(name)
     if brands_in(head) & HEIF_BRANDS:
         return heif_decoder(name)
-    raise InputError(f"{name} is no image this can read; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF")
+    raise InputError(f"{name} is no image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF")
 
 
 def brands_in(head: bytes) -> set[bytes]:
-    """Of an ISO media file: a box of a length, "ftyp", the major brand, a version, compatible brands."""
+    """Brands of an ISO media file, which begins with: length, "ftyp", major brand, version, compatible brands."""
     if head[4:8] != b"ftyp":
         return set()
     end = min(int.from_bytes(head[:4]), len(head))

@@ -1,14 +1,14 @@
-"""From a file to levels: Pillow's decoders, within bounds, and every fault as one InputError.
+"""From a file to levels with Pillow's decoders: size limits, EXIF orientation, and every fault as one InputError.
 
-Size is checked by the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth where
-that still covers the reduced size.
+The size is checked in the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth of
+its size where that is still at least the reduced size. By Pillow's mode:
 
-    modes 1 L LA                     grey, 8 bits
-    modes I;16 (any byte order), I   grey, 16 bits; I with values beyond 16 bits is refused
-    mode F                           grey, 0..1 as for float arrays; other values are refused
-    all others                       RGB, 8 bits; Pillow keeps the upper 8 of colours of 16 bits
+    1, L, LA                     grey, 8 bits
+    I;16 (any byte order), I     grey, 16 bits; I with values beyond 16 bits is refused
+    F                            grey, 0..1 as for float arrays; other values are refused
+    all others                   RGB, 8 bits; of 16-bit colours Pillow keeps the upper 8 bits
 
-Transparency is laid over white. ICC profiles are ignored, and so is EXIF data that cannot be read.
+Transparent pixels are blended with white. ICC profiles are ignored, and so is EXIF data that cannot be read.
 """
 
 import os
@@ -27,9 +27,10 @@ from faemb.errors import FaembError, InputError
 from faemb.features.image.decoders import decoder_for
 from faemb.features.image.levels import Levels, levels_from, reduced, reduced_size, require_addressable
 from faemb.features.image.silence import silence
+from faemb.runtime.storage import AnyPath
 
 MAX_PIXELS = 250_000_000
-"""More are refused by the header. For WebP and TIFF Pillow itself refuses more than 178,956,970."""
+"""Larger images are refused. For WebP and TIFF Pillow itself refuses more than 178,956,970."""
 
 DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I", "F")
 GREY_MODES = ("1", "L", "LA", "La")
@@ -38,7 +39,7 @@ BAND = 256
 """Rows that are copied from Pillow to NumPy at a time."""
 
 
-def decode(path: str | os.PathLike[str], max_side: int | None) -> tuple[Levels, tuple[int, int]]:
+def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]]:
     """Levels of the upright image, reduced to `max_side`, and its width and height before that."""
     name = os.fspath(path)
     require_file(name)
@@ -48,7 +49,7 @@ def decode(path: str | os.PathLike[str], max_side: int | None) -> tuple[Levels, 
 
 
 def as_it_lies(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
-    """Levels and size of the image as it lies in the file, and its orientation; Pillow's own copy ends here."""
+    """Levels and size as stored, before the orientation is applied, and that; Pillow's copy is freed on return."""
     image = opened(stream, name)
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name)
@@ -56,7 +57,7 @@ def as_it_lies(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Level
 
 
 def require_file(name: str) -> None:
-    """Asked first: opening a pipe would wait for its other end."""
+    """Checked before the file is opened: opening a pipe would block."""
     try:
         status = os.stat(name)
     except (FileNotFoundError, NotADirectoryError):
@@ -73,7 +74,7 @@ def require_file(name: str) -> None:
 
 @contextmanager
 def faults(name: str) -> Iterator[None]:
-    """Damaged files end in nearly any exception, according to the decoder and where the damage is."""
+    """Every error as an InputError: on damaged files decoders raise almost any exception."""
     try:
         yield
     except (FaembError, MemoryError):
@@ -84,20 +85,20 @@ def faults(name: str) -> Iterator[None]:
         raise InputError(f"{name} is too large: {reason(error)}; save a smaller copy of it") from error
     except Exception as error:
         raise InputError(
-            f"{name} cannot be decoded: {reason(error)}; it is damaged, cut short or of a rare kind: copy or download "
+            f"{name} cannot be decoded: {reason(error)}; it is damaged, truncated or of a rare kind: copy or download "
             "it again, or save it as PNG"
         ) from error
 
 
 def reason(error: Exception) -> str:
-    """Its first line, shortened."""
-    told = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
-    line = told.splitlines()[0].rstrip(" .")
+    """The first line of its message, shortened."""
+    text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+    line = text.splitlines()[0].rstrip(" .")
     return line if len(line) <= 120 else line[:117] + "..."
 
 
 def opened(stream: BinaryIO, name: str) -> ImageFile:
-    """Its header is read, its pixels are not yet."""
+    """Only the header is read."""
     head = stream.read(256)
     stream.seek(0)
     return decoder_for(head, name)(stream)
@@ -107,19 +108,19 @@ def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> N
     width, height = size
     if width * height > MAX_PIXELS:
         raise InputError(
-            f"{name} is {width} x {height} pixels; at most {MAX_PIXELS:,} in all are read: save a smaller copy of it"
+            f"{name} is {width} x {height} pixels; expected at most {MAX_PIXELS:,} in all: save a smaller copy of it"
         )
     require_addressable(size, max_side, name)
 
 
 def loaded(image: ImageFile, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
-    """Levels, reduced, and the size before that."""
+    """Levels, reduced to `max_side`, and the size before that."""
     size, box = image.size, None
     if isinstance(image, JpegImageFile):
         drafted = image.draft(None, reduced_size(size, max_side))
         box = drafted[1] if drafted else None
     image.load()
-    if box is None and image.size != size:  # the header of a HEIC may promise another size than is decoded
+    if box is None and image.size != size:  # a HEIC may decode to another size than its header gives
         size = image.size
         require_bounded(size, max_side, name)
     target = reduced_size(size, max_side)
@@ -129,7 +130,7 @@ def loaded(image: ImageFile, max_side: int | None, name: str) -> tuple[Levels, t
 
 
 def deep_values(image: PIL.Image.Image, name: str) -> np.ndarray:
-    """uint16 or float32; a value that stands for transparency becomes white."""
+    """uint16 or float32; the value that marks transparent pixels becomes white."""
     values = array_from(image)
     if image.mode == "I":
         if values.min() < 0 or values.max() > 65535:
@@ -143,27 +144,27 @@ def deep_values(image: PIL.Image.Image, name: str) -> np.ndarray:
 
 
 def opaque(image: PIL.Image.Image) -> PIL.Image.Image:
-    """In mode L or RGB; transparent parts show white paper."""
+    """In mode L or RGB; transparent pixels are blended with white."""
     mode, layered_mode = ("L", "LA") if image.mode in GREY_MODES else ("RGB", "RGBA")
     if image.has_transparency_data:
         layered = image if image.mode == layered_mode else image.convert(layered_mode)
-        paper = PIL.Image.new(mode, image.size, "white")
-        paper.paste(layered, None, layered)
-        return paper
+        background = PIL.Image.new(mode, image.size, "white")
+        background.paste(layered, None, layered)
+        return background
     return image if image.mode == mode else image.convert(mode)
 
 
 def resized(
     image: PIL.Image.Image, size: tuple[int, int], box: tuple[float, float, float, float] | None
 ) -> PIL.Image.Image:
-    """`box` is the part that holds the picture: a JPEG's side that is no multiple of 8 ends inside a drafted pixel."""
+    """`box` is the part to use: where a JPEG's side is not a multiple of 8, its draft's last pixel is not all image."""
     if image.size == size:
         return image
     return image.resize(size, PIL.Image.Resampling.LANCZOS, box=box, reducing_gap=3.0)
 
 
 def array_from(image: PIL.Image.Image) -> np.ndarray:
-    """Band by band: np.asarray of a large image holds it three times over, and joins it slowly."""
+    """Converted in bands of rows: np.asarray of a large image needs three times its memory and is slow."""
     width, height = image.size
     pixel = np.asarray(image.crop((0, 0, 1, 1)))
     pixels = np.empty((height, width, *pixel.shape[2:]), pixel.dtype)
@@ -174,7 +175,7 @@ def array_from(image: PIL.Image.Image) -> np.ndarray:
 
 
 def orientation_of(image: PIL.Image.Image) -> int:
-    """1 to 8, as in EXIF; Pillow has already turned TIFF, and pillow-heif HEIC, and both say 1 by now."""
+    """1 to 8, as in EXIF. Pillow has already applied that of TIFF, pillow-heif that of HEIC; both then report 1."""
     with suppress(Exception):
         orientation = int(image.getexif()[Tag.Orientation])
         return orientation if 1 <= orientation <= 8 else 1
@@ -182,7 +183,7 @@ def orientation_of(image: PIL.Image.Image) -> int:
 
 
 def upright(pixels: Levels, orientation: int) -> Levels:
-    """Undo an orientation of EXIF: from 5 on rows and columns change places, then either may run backwards."""
+    """Apply an EXIF orientation: 5 to 8 swap rows and columns first, then either axis may be reversed."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -1,8 +1,8 @@
-"""An image as the extractors take it: read from a file or an array, upright, on one scale, reduced.
+"""An image as the extractors take it: read from a file or an array, upright, levels 0..255, reduced in size.
 
-Files are shown as a viewer shows them: the first picture of the file, EXIF orientation applied, transparency over
-white, palettes and colour spaces turned to RGB. ICC profiles are ignored. `levels` says how numbers become levels,
-`decoding` how files do.
+A file is read as a viewer shows it: its first image, EXIF orientation applied, transparency over white, palettes and
+colour spaces converted to RGB. ICC profiles are ignored. Files are decoded in `decoding`; arrays and other number
+types are converted in `levels`.
 """
 
 import os
@@ -23,6 +23,7 @@ from faemb.features.image.levels import (
     reduced_size,
     require_addressable,
 )
+from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
 DEFAULT_MAX_SIDE = 1024
@@ -31,57 +32,51 @@ LEAST_SIDE = 16
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """Pixels in row-major order; not to be written to, since an array that needed no change is shared."""
+    """Pixels in row-major order. Do not write to them: they may share memory with the array that was given."""
 
     pixels: Levels
-    """(H, W) grey or (H, W, 3) RGB; uint8, or float32 in 0..255 for files of 16 bits and float arrays."""
+    """(H, W) grey or (H, W, 3) RGB; uint8, or float32 in 0..255 for 16-bit files and arrays and for float arrays."""
     size: tuple[int, int]
     """Width and height of the original image as a viewer shows it, before any reduction."""
     name: str
-    """The file's path, or "the array"; for messages."""
+    """The file's path, or "the array"; used in messages."""
 
     def grey(self) -> Float32[np.ndarray, "H W"]:
-        """Levels 0..255, weights 0.299 0.587 0.114, rounded to whole levels where the pixels are uint8."""
+        """0.299 R + 0.587 G + 0.114 B, from 0 to 255, rounded to whole numbers if the pixels are uint8."""
         grey = self.pixels if self.pixels.ndim == 2 else cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY)
         return grey.astype(np.float32)
 
     def rgb(self) -> Levels:
-        """(H, W, 3), of the same type as the pixels."""
+        """(H, W, 3), in the pixels' dtype."""
         return cv2.cvtColor(self.pixels, cv2.COLOR_GRAY2RGB) if self.pixels.ndim == 2 else self.pixels
 
 
 if TYPE_CHECKING:
-    ImageLike = str | os.PathLike[str] | np.ndarray | Image
+    ImageLike = AnyPath | np.ndarray | Image
 else:
-    ImageLike = Any  # so that what is none of these is answered below, in tests as in use
+    ImageLike = Any  # tests check types at run time; other sources must reach the error message in as_image
 
 
-def read_image(path: Any, max_side: Any = DEFAULT_MAX_SIDE) -> Image:
-    """Read an image file; one larger than `max_side` is reduced to it, antialiased, and None is no limit.
+def read_image(path: AnyPath, max_side: int | None = DEFAULT_MAX_SIDE) -> Image:
+    """Read an image file; if its longer side exceeds `max_side`, reduce it with antialiasing. None: no limit.
 
-    JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, and HEIC with the extra 'heic'; known by content, not by name.
+    JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, and HEIC with the extra 'heic'; recognised by content, not by name.
     """
-    require_max_side(max_side)
-    require_path(path)
-    pixels, size = decode(path, max_side)
-    return Image(pixels, size, os.fspath(path))
+    return as_image(path, max_side)
 
 
-def as_image(source: ImageLike, max_side: Any) -> Image:
-    """A path is read; an array, or an Image, is taken as it is and reduced where it is larger than `max_side`."""
+def as_image(source: ImageLike, max_side: int | None) -> Image:
+    """Read a file, or take an array or an Image as it is; reduced if a side is longer than `max_side`."""
     require_max_side(max_side)
     if isinstance(source, Image):
         return at_most(source, max_side)
     if isinstance(source, np.ndarray):
-        return at_most(image_from(source), max_side)
-    return read_image(source, max_side)
-
-
-def image_from(array: np.ndarray) -> Image:
-    name = "the array"
-    pixels = levels_from(np.asarray(array), name)
-    height, width = pixels.shape[:2]
-    return Image(pixels, (width, height), name)
+        pixels = levels_from(np.asarray(source), "the array")
+        return at_most(Image(pixels, (pixels.shape[1], pixels.shape[0]), "the array"), max_side)
+    if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
+        raise InputError(f"an image is given as {type(source).__name__}; expected a path, a NumPy array or an Image")
+    pixels, size = decode(source, max_side)
+    return Image(pixels, size, os.fspath(source))
 
 
 def at_most(image: Image, max_side: int | None) -> Image:
@@ -90,11 +85,6 @@ def at_most(image: Image, max_side: int | None) -> Image:
     return replace(image, pixels=reduced(image.pixels, reduced_size((width, height), max_side)))
 
 
-def require_max_side(max_side: Any) -> None:
+def require_max_side(max_side: object) -> None:
     if max_side is not None:
         require_whole("max_side", max_side, LEAST_SIDE, MOST_SIDE)
-
-
-def require_path(path: Any) -> None:
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise InputError(f"an image is given as {type(path).__name__}; expected a path, a NumPy array or an Image")

@@ -1,11 +1,11 @@
-"""Levels: the numbers of an image on one scale, 0 for black to 255 for white.
+"""Levels: pixel values on one scale, from 0 for black to 255 for white.
 
     uint8               as it is                     uint8
     bool                0 or 255                     uint8
     uint16              value * 255 / 65535          float32
     float32, float64    value * 255, from 0..1       float32
 
-An image is (H, W) for grey or (H, W, 3) for RGB, of height H and width W. Transparency is laid over white.
+An image is (H, W) for grey or (H, W, 3) for RGB, of height H and width W. Transparent pixels are blended with white.
 """
 
 import cv2
@@ -17,13 +17,13 @@ from faemb.errors import InputError
 Levels = UInt8[np.ndarray, "_ _ ..."] | Float32[np.ndarray, "_ _ ..."]
 
 MOST_SIDE = 32_766
-"""Pixels of a reduced side: OpenCV addresses pixels with 16 bits when it samples patches."""
+"""The longest side after reduction: OpenCV addresses pixels with 16 bits when it samples patches."""
 TOLERANCE = 1e-3
-"""How far a float may leave 0..1, as resampling makes them do; it is clipped."""
+"""How far a float may lie outside 0..1, as resampling can cause; it is clipped."""
 
 
 def levels_from(array: np.ndarray, name: str) -> Levels:
-    """Refuses what cannot be an image; shares memory with `array` where nothing changes."""
+    """Levels of an array; shares its memory if nothing has to be converted."""
     require_shape(array, name)
     levels = np.ascontiguousarray(to_levels(array, name))
     if levels.shape[2:] == (1,):
@@ -65,10 +65,10 @@ def require_unit_interval(array: np.ndarray, name: str) -> None:
 
 
 def over_white(levels: Levels) -> Levels:
-    """RGBA on white paper: hidden colours of transparent pixels do not show."""
+    """RGBA blended with white, so that the stored colours of transparent pixels do not matter."""
     white, opacity = np.float32(255), levels[:, :, 3:] / np.float32(255)
-    shown = white + (levels[:, :, :3] - white) * opacity
-    return np.rint(shown).astype(np.uint8) if levels.dtype == np.uint8 else shown
+    blended = white + (levels[:, :, :3] - white) * opacity
+    return np.rint(blended).astype(np.uint8) if levels.dtype == np.uint8 else blended
 
 
 def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]:
@@ -84,12 +84,12 @@ def require_addressable(size: tuple[int, int], max_side: int | None, name: str) 
     if max(reduced_size(size, max_side)) > MOST_SIDE:
         width, height = size
         raise InputError(
-            f"{name} is {width} x {height} pixels; without a cap a side has at most {MOST_SIDE}: give max_side"
+            f"{name} is {width} x {height} pixels; without max_side a side has at most {MOST_SIDE}: give max_side"
         )
 
 
 def reduced(levels: Levels, size: tuple[int, int]) -> Levels:
-    """Every new pixel is the mean of the area it covers; OpenCV's mean of white floats may round above 255."""
+    """Each new pixel is the mean of the area it covers, at most 255: OpenCV may round the mean of floats above it."""
     height, width = levels.shape[:2]
     if size == (width, height):
         return levels

@@ -1,7 +1,7 @@
-"""Silence while a file is read: a decoder's remarks on metadata are no concern of the caller.
+"""Suppresses decoders' warnings about metadata while a file is read, in this thread only.
 
-`warnings.catch_warnings` swaps a list that all threads share, and two threads that read at once could leave it
-swapped. Here one filter is put in front of that list while anybody reads, and it matches only in threads that do.
+`warnings.catch_warnings` replaces a list that all threads share: two threads that read at once could leave the wrong
+list behind. Here one filter stays at the front of that list while any thread reads, and matches only in those threads.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 
 class _Reading(threading.local):
-    """Takes the place of the pattern of a module's name in a warnings filter, and that of a logger's filter."""
+    """Used as the module pattern of a warnings filter and as the filter of a logger: whether this thread reads."""
 
     now = False
 
@@ -33,7 +33,7 @@ _LOGGER = logging.getLogger("PIL.TiffImagePlugin")
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """No warning of this thread is shown or raised; not to be nested."""
+    """No warning of this thread is shown or raised. Do not nest."""
     _enter()
     _reading.now = True
     try:
