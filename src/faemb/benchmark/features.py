@@ -2,9 +2,10 @@
 
 A store is a folder of files of about 128 MB each, in the safetensors format:
 
-    features    (M, 7 + d), float32: x, y, a11, a12, a21, a22, score and descriptor of each feature, image after image
+    features    (M, 7 + d), float32: x, y, a11, a12, a21, a22, score and descriptor of each feature, image after image;
+                for cells of feature maps (M, 10 + d), with the map, row and column of each before its descriptor
     images      in the header, as JSON, for each image: SHA-256 of its file, number of features, width and height in
-                pixels, CRC32 of its rows
+                pixels, CRC32 of its rows, rows and columns of its feature maps
 
 Images are identified by their content: one that was renamed is not extracted again, one that was changed is. A file
 is complete or absent, so that a killed run loses only the images that were not yet written. A file without this content
@@ -27,6 +28,7 @@ from safetensors.numpy import save_file
 
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import Extractor, LocalFeatures
+from faemb.features.local_features import Grids
 from faemb.runtime import Progress, silent
 from faemb.runtime.parallel import checked_jobs, spread
 from faemb.runtime.storage import replacing
@@ -48,6 +50,7 @@ class _Entry:
     width: int
     height: int
     crc32: int
+    maps: list[list[int]]
 
 
 class _Place(NamedTuple):
@@ -77,8 +80,10 @@ class StoredFeatures(Sequence[np.ndarray]):
         rows = read(start, start + entry.count)
         if zlib.crc32(rows.data) != entry.crc32:
             raise FormatError(f"{file} is damaged; delete it, and run the benchmark again")
-        descriptors = np.ascontiguousarray(rows[:, 7:])
-        return LocalFeatures(descriptors, rows[:, :6], rows[:, 6], (entry.width, entry.height), self._fingerprint)
+        grids = Grids(np.array(entry.maps), rows[:, 7:10].astype(np.int64)) if entry.maps else None
+        descriptors = np.ascontiguousarray(rows[:, 10 if grids else 7 :])
+        size = entry.width, entry.height
+        return LocalFeatures(descriptors, rows[:, :6], rows[:, 6], size, self._fingerprint, grids)
 
     def all(self) -> Iterator[LocalFeatures]:
         return map(self.features, range(len(self)))
@@ -136,8 +141,8 @@ class FeatureStore:
     def _write(self, images: Mapping[str, LocalFeatures]) -> None:
         blocks = {digest: _rows(features) for digest, features in images.items()}
         entries = [
-            asdict(_Entry(digest, len(features), *features.image_size, zlib.crc32(blocks[digest].data)))
-            for digest, features in images.items()
+            asdict(_Entry(digest, len(each), *each.image_size, zlib.crc32(blocks[digest].data), _maps(each)))
+            for digest, each in images.items()
         ]
         self._folder.mkdir(parents=True, exist_ok=True)
         name = hashlib.blake2b("".join(blocks).encode(), digest_size=10).hexdigest()
@@ -170,8 +175,13 @@ class _Extract:
 
 
 def _rows(features: LocalFeatures) -> Rows:
-    parts = [features.frames, features.scores[:, None], features.descriptors]
+    cells = [] if features.grids is None else [features.grids.cells]
+    parts = [features.frames, features.scores[:, None], *cells, features.descriptors]
     return np.concatenate(parts, axis=1).astype(np.float32, copy=False)
+
+
+def _maps(features: LocalFeatures) -> list[list[int]]:
+    return [] if features.grids is None else features.grids.sizes.tolist()
 
 
 def _read(tensor: Any, start: int, stop: int) -> Rows:
