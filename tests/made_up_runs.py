@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from faemb.benchmark.run import Row, Run, Used
+from faemb.benchmark.run import Row, Run, Used, Value
 
 HOSTILE = """<script>alert(1)</script>|"'&`*[x](y)\n\x1b[31m$a_b$"""
 SUBSET = "a subset: 811 images and 300 queries instead of 1,491 and 500, so results cannot be compared"
-SIFT = {"features": "hessian-affine", "seed": 0, "device": "cpu"}
+SIFT: dict[str, Value] = {"features": "hessian-affine", "seed": 0, "device": "cpu"}
 
 
 def row(method: str, n: int, score: float, paper: float | None = None, **settings: Any) -> Row:

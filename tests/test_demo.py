@@ -1,6 +1,7 @@
 """The demo: which photographs it finds, what their views are, and that a small run measures what it says."""
 
 import socket
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,16 +31,19 @@ VIEWS = ["original", "perspective", "crop", "half-size", "blur", "light", "quali
 @pytest.fixture
 def only_core(monkeypatch):
     """As if scikit-image were not installed."""
-    find = demo.find_spec
-    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "skimage" else find(name))
+    monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "skimage" else find_spec(name))
+
+
+def small_encoder(name: str) -> Encoder:
+    projection = Projection(8, unit_after=True)
+    return Encoder(FastFAemb(4, unit_residuals=True), projection=projection, whitening=Whitening())
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Few features, and a small encoder in place of the preset, whose whitening takes long to learn."""
     monkeypatch.setattr(demo, "FEATURES", 80)
-    encoder = {"projection": Projection(8, unit_after=True), "whitening": Whitening()}
-    monkeypatch.setattr(demo, "preset", lambda name: Encoder(FastFAemb(4, unit_residuals=True), **encoder))
+    monkeypatch.setattr(demo, "preset", small_encoder)
 
 
 @pytest.fixture
@@ -80,10 +84,9 @@ def test_without_any_photograph_the_cure_is_told(monkeypatch):
 
 def test_files_that_a_package_does_not_hold_are_passed_over(monkeypatch, tmp_path):
     """Older and newer versions of scikit-image hold others, and would download these."""
-    find = demo.find_spec
 
     def spec(name):
-        return SimpleNamespace(submodule_search_locations=[str(tmp_path)]) if name == "skimage" else find(name)
+        return SimpleNamespace(submodule_search_locations=[str(tmp_path)]) if name == "skimage" else find_spec(name)
 
     monkeypatch.setattr(demo, "find_spec", spec)
     (tmp_path / "data").mkdir()

@@ -21,7 +21,9 @@ from html_pages import Page
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
 
 
-def photo(path: Path, width: int = 300, height: int = 200, colour: tuple[int, int, int] = (200, 40, 40), **how) -> Path:
+def photo(
+    path: Path, width: int = 300, height: int = 200, colour: tuple[int, int, int] = (200, 40, 40), **how: str
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     PIL.Image.new("RGB", (width, height), colour).save(path, **how)
     return path
@@ -216,6 +218,12 @@ def test_names_and_titles_stay_text(tmp_path):
     assert page.texts("b") == ["0.500"]
     assert not [1 for _, attributes, _ in page.elements if "onerror" in attributes]
     assert Page(groups_page([Group([path], 0.5)], title=HOSTILE)).texts("h1") == [HOSTILE]
+
+
+def test_each_name_keeps_its_own_writing_direction(tmp_path):
+    path = photo(tmp_path / "trip" / "\u05e9\u05dc\u05d5\u05dd.jpg")
+    page = Page(answers_page([Answer(str(path), 3, [])], title="T"))
+    assert page.texts("bdi") == ["T", "trip", path.name]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no names that are not Unicode")

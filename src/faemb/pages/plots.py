@@ -51,7 +51,7 @@ def measures_plot(run: Run) -> Figure:
         colour = _draw(axes, measured, label=setting(name))
         _draw(axes, published, colour=colour)
     if any(y in row.published for row in run.rows):
-        _draw(axes, [], colour="0.4", label="paper (data may differ)" if caution(run) else "paper")
+        _draw(axes, [], colour="0.4", label="paper (conditions may differ)" if caution(run) else "paper")
     figure.legend(loc="outside right upper", frameon=False)
     return figure
 
