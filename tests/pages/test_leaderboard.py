@@ -119,5 +119,5 @@ def test_a_run_of_another_version_is_refused(folder: Path) -> None:
     run().save(folder)
     content = json.loads((folder / FILE).read_text())
     (folder / FILE).write_text(json.dumps({**content, "version": 99}))
-    with pytest.raises(FormatError, match="not written by this version"):
+    with pytest.raises(FormatError, match="made by a newer faemb"):
         leaderboard([folder])
