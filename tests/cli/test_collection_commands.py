@@ -512,7 +512,7 @@ def read_back(path: Path, form: str) -> np.ndarray:
         return index.reconstruct_n(0, index.ntotal)
     h5py = pytest.importorskip("h5py")
     with h5py.File(path) as file:
-        return np.array([file["photos"][name]["global_descriptor"][()] for name in NAMES])
+        return np.array([file[name]["global_descriptor"][()] for name in NAMES])
 
 
 class TestFitAndEncode:
@@ -528,7 +528,7 @@ class TestFitAndEncode:
         assert warnings(ended) == [f"{here / 'photos' / 'flat.png'} has no local features, so it has no vector"]
         assert re.fullmatch(r"vectors of 4 images written to out\.npz in \d+\.\d s\n", ended.out)
         with np.load("out.npz") as held:
-            assert held["vectors"].shape == (4, model.width)
+            assert held["vectors"].shape == (4, model.dimension)
             assert sorted(held["paths"]) == [str(here / "photos" / name) for name in NAMES]
 
     def test_quiet(self, run):
