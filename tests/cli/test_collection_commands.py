@@ -543,7 +543,7 @@ def read_back(path: Path, form: str) -> np.ndarray:
         return index.reconstruct_n(0, index.ntotal)
     h5py = pytest.importorskip("h5py")
     with h5py.File(path) as file:
-        return np.array([file["photos"][name]["global_descriptor"][()] for name in NAMES])
+        return np.array([file[name]["global_descriptor"][()] for name in NAMES])
 
 
 class TestFitAndEncode:

@@ -19,7 +19,7 @@ from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.layout import Layout
-from faemb.collection.migration import layout_of, migrate, wrong_model
+from faemb.collection.migration import layout_of, migrate, require_format, wrong_model
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
@@ -35,7 +35,6 @@ from faemb.runtime import Progress
 from faemb.settings import require_choice
 
 DEFAULT_TOP = 10
-_NEEDED = {"generation", "model", "asked", "keep_features", "index"}
 
 
 class Collection:
@@ -49,7 +48,7 @@ class Collection:
             raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {folder}")
         self._catalogue = Catalogue(layout.catalogue)
         try:
-            _require_format(self._catalogue.about(), layout)
+            require_format(layout, self._catalogue)
             self.migrated = migrate(layout, self._catalogue)
             self.layout = layout_of(layout, self._catalogue)
         except FaembError:
@@ -168,7 +167,7 @@ class Collection:
         with self._changing(progress) as writer:
             report = self._added(writer, found, jobs)
             if not found.unreadable:  # else an image that was not found may still exist
-                report.removed += self._drop(self._deleted(found, folders))
+                report.removed += writer.remove(self._deleted(found, folders))
                 self._compact_if_due(writer)
             return report
 
@@ -177,7 +176,7 @@ class Collection:
         places = as_list(images)
         with self._changing(None) as writer:
             names = [name for place in places for name in self._names_below(place)]
-            removed = self._drop(dict.fromkeys(names), folders=map(self.layout.name_of, places))
+            removed = writer.remove(dict.fromkeys(names), folders=map(self.layout.name_of, places))
             self._compact_if_due(writer)
         return removed
 
@@ -187,16 +186,6 @@ class Collection:
         if not inside and self.layout.name_of(place) not in self._catalogue.folders():
             raise InputError(f"{place} is not in the collection {self.layout.folder}")
         return inside
-
-    def _drop(self, names: Iterable[str], folders: Iterable[str] = ()) -> int:
-        removed = 0
-        with self._catalogue.change():
-            for name in names:
-                removed += self._catalogue.remove(name)
-                self._catalogue.forget_unreadable(name)
-            for folder in folders:
-                self._catalogue.remove_folder(folder)
-        return removed
 
     def _deleted(self, found: Found, folders: Sequence[Path]) -> list[str]:
         """Images of the collection below the folders whose files do not exist any more."""
@@ -353,19 +342,6 @@ def _size(path: Path) -> int:
     with suppress(FileNotFoundError):  # another process may have just deleted it
         return path.stat().st_size if path.is_file() else 0
     return 0
-
-
-def _require_format(about: dict[str, str], layout: Layout) -> None:
-    if about.get("format") != FORMAT:
-        raise FormatError(f"{layout.catalogue} is the catalogue of something else, not of a faemb collection")
-    version = about.get("version", "")
-    if version not in map(str, range(1, VERSION + 1)):
-        raise FormatError(
-            f"{layout.folder} has format version {version}; this faemb reads up to {VERSION}: "
-            "pip install --upgrade faemb"
-        )
-    if not about.keys() >= _NEEDED or not about["generation"].isdecimal():
-        raise FormatError(f"{layout.catalogue} is damaged; restore it from a copy")
 
 
 def _make_folder(folder: Path) -> None:

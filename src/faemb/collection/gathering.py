@@ -167,7 +167,7 @@ class _Buffer:
 
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
-        reason = str(error) if isinstance(error, FaembError) else f"{path}: unexpected fault {error!r}"[:300]
+        reason = str(error) if isinstance(error, FaembError) else f"{path}: unexpected fault {error}"[:300]
         seen = Seen(-1, -1)
         with suppress(InputError):
             if isinstance(error, InputError):  # the cause of other errors is not the file: it is tried again

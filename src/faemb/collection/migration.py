@@ -13,11 +13,28 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from faemb.collection.catalogue import VERSION, Catalogue
+from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
 from faemb.collection.layout import MODEL, Layout
 from faemb.collection.model import Model
 from faemb.collection.writing import only_writer
 from faemb.errors import FaembError, FormatError
+
+_NEEDED = {"generation", "model", "asked", "keep_features", "index"}
+
+
+def require_format(layout: Layout, catalogue: Catalogue) -> None:
+    """An error if this is not a collection, or one of a newer version."""
+    about = catalogue.about()
+    if about.get("format") != FORMAT:
+        raise FormatError(f"{layout.catalogue} is the catalogue of something else, not of a faemb collection")
+    version = about.get("version", "")
+    if version not in map(str, range(1, VERSION + 1)):
+        raise FormatError(
+            f"{layout.folder} has format version {version}; this faemb reads up to {VERSION}: "
+            "pip install --upgrade faemb"
+        )
+    if not about.keys() >= _NEEDED or not about["generation"].isdecimal():
+        raise FormatError(f"{layout.catalogue} is damaged; restore it from a copy")
 
 
 def migrate(layout: Layout, catalogue: Catalogue) -> str | None:

@@ -6,7 +6,7 @@ It learns from unlabelled images; those of the collection itself will do.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -53,10 +53,10 @@ class Model(Component):
         self.require_fitted()
         return self.encoder_.dimension
 
-    def fit(self, images: Sequence[np.ndarray], *, progress: Progress | None = None) -> "Model":
-        """Learn from sets of descriptors, one per image; each is read from `images` once."""
+    def fit(self, images: Iterable[np.ndarray], *, progress: Progress | None = None) -> "Model":
+        """Learn from sets of descriptors, one per image."""
         rng = np.random.default_rng(self.encoder.seed)
-        sample = [some(images[i], PER_IMAGE, rng) for i in range(len(images))]
+        sample = [some(descriptors, PER_IMAGE, rng) for descriptors in images]
         if self.shrink:
             self.encoder_ = _largest_that_learns(self.encoder, sample, progress)
         else:

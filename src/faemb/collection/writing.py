@@ -4,11 +4,10 @@ Each step works in small transactions and continues where a killed process stopp
 the catalogue names it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -100,7 +99,7 @@ class Writer:
         if not entries:
             raise InputError("none of the images has local features; a model cannot learn from them")
         chosen = np.random.default_rng(model.encoder.seed).permutation(len(entries))[:LEARNING_IMAGES]
-        model.fit(StoredSets(self, [entries[i] for i in np.sort(chosen)]), progress=self.progress)
+        model.fit((self.features(entries[i]).descriptors for i in np.sort(chosen)), progress=self.progress)
         model.save(self.layout.model)
 
     def encode_waiting(self, model: Model) -> None:
@@ -135,6 +134,17 @@ class Writer:
 
     def features(self, entry: Entry) -> LocalFeatures:
         return stored_features(self.layout.features(self.generation), entry)
+
+    def remove(self, names: Iterable[str], folders: Iterable[str] = ()) -> int:
+        """Remove images by stored name, and forget folders; returns the number of images that there were."""
+        removed = 0
+        with self.catalogue.change():
+            for name in names:
+                removed += self.catalogue.remove(name)
+                self.catalogue.forget_unreadable(name)
+            for folder in folders:
+                self.catalogue.remove_folder(folder)
+        return removed
 
     # Compaction.
 
@@ -194,16 +204,3 @@ class Writer:
         if offsets:
             write_at(self.layout.features(generation), offset, b"")
         return offsets, offset
-
-
-class StoredSets(Sequence[np.ndarray]):
-    """Descriptors of images, each read when it is asked for."""
-
-    def __init__(self, writer: Writer, entries: Sequence[Entry]) -> None:
-        self._writer, self._entries = writer, entries
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __getitem__(self, place: Any) -> Any:  # of one image: slices are not used
-        return self._writer.features(self._entries[place]).descriptors
