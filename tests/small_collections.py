@@ -100,7 +100,7 @@ _DESCRIBE = HessianAffine.describe
 
 def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
     """Features of pictures that many tests use are found once."""
-    key = *vars(extractor).values(), image.pixels.shape, image.pixels.tobytes()
+    key = *extractor.settings().values(), image.pixels.shape, image.pixels.tobytes()
     if key not in _REMEMBERED:
         _REMEMBERED[key] = _DESCRIBE(extractor, image)
     return _REMEMBERED[key]

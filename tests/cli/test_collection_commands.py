@@ -564,7 +564,7 @@ class TestFitAndEncode:
 
     def test_for_programs(self, run):
         learned = json.loads(run("fit", "photos", "--out", "new.model", "--max-features", "70", "--json").out)
-        assert (learned["added"], learned["dimension"]) == (4, Model.load("new.model").width)
+        assert (learned["added"], learned["dimension"]) == (4, Model.load("new.model").dimension)
         encoded = json.loads(run("encode", "photos", "--model", "new.model", "--out", "out.npz", "--json").out)
         assert (encoded["added"], encoded["failed"], encoded["without_features"]) == (4, [], [])
 
