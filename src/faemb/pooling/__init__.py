@@ -9,10 +9,9 @@ gmp         generalised max pooling: each descriptor is equally similar to the i
 from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
-from faemb.pooling.democratic import TOLERANCE, Democratic, democratic
+from faemb.pooling.democratic import TOLERANCE, Democratic, democratic, sinkhorn
 from faemb.pooling.generalised_max import generalised_max
 from faemb.pooling.gram import Gram
-from faemb.pooling.sinkhorn import sinkhorn
 from faemb.settings import require_choice
 
 POOLINGS = ("sum", "democratic", "sinkhorn", "gmp")
@@ -40,10 +39,10 @@ def weights(
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "democratic":
-        solved = democratic(gram.times, gram.votes, like_x=like_x, tolerance=tolerance)
+        solved = democratic(gram.times, gram.votes, diagonal=gram.diagonal(like_x), tolerance=tolerance)
         return solved.weights, solved.ridge
     if pooling == "sinkhorn":
         return sinkhorn(gram.kernel(), gram.votes), none
     if pooling == "gmp":
-        return generalised_max(gram.times, gram.votes, like_x=like_x), none
+        return generalised_max(gram.times, gram.votes, diagonal=gram.diagonal(like_x)), none
     return namespace(like_x).astype(gram.real, like_x.dtype), none
