@@ -115,13 +115,13 @@ def as_float(x: object, name: str) -> Array:
     return array
 
 
-def as_matrix(x: object, name: str, *, width: int | None = None) -> Array:
-    """x as a finite (rows, columns) float array, of `width` columns if given."""
+def as_matrix(x: object, name: str, *, columns: int | None = None) -> Array:
+    """x as a finite (rows, columns) float array, with so many columns if given."""
     array = as_float(x, name)
     if array.ndim != 2:
         raise InputError(f"{name} have shape {tuple(array.shape)}; expected two axes, (rows, columns)")
-    if width is not None and array.shape[1] != width:
-        raise InputError(f"{name} have {array.shape[1]} columns; this model was fitted on {width}")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(f"{name} have {array.shape[1]} columns; this model was fitted on {columns}")
     require_finite(array, name)
     return array
 

@@ -99,7 +99,7 @@ class Encoder(Component):
     def width(self) -> int:
         """The length of the descriptors that this encoder takes."""
         self.require_fitted()
-        return self.projection.width if self.projection is not None else self.embedding.width
+        return (self.projection or self.embedding).descriptor_dimension
 
     @property
     def dimension(self) -> int:
@@ -197,7 +197,7 @@ class Encoder(Component):
         return to_numpy(self._finish(pooled))
 
     def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
-        sets = self._on_device(as_sets(images, width=self.width))
+        sets = self._on_device(as_sets(images, columns=self.width))
         return self._pooled(sets, progress or silent, "encode")
 
     def save(self, path: Any) -> str:

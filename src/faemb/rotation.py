@@ -38,7 +38,8 @@ class Rotation(Component):
     def __init__(self, variant: str = "rotate", *, max_axes: int = MAX_AXES, floor: float = 1e-3) -> None:
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
-    def fit(self, vectors: MatrixLike) -> "Rotation":
+    def fit(self, vectors: MatrixLike, y: object = None) -> "Rotation":
+        """Learn from image vectors; `y` is ignored."""
         require_choice("variant", self.variant, VARIANTS)
         require_whole("max_axes", self.max_axes, 1)
         require_number("floor", self.floor, least=0, most=1)
@@ -58,7 +59,7 @@ class Rotation(Component):
     def transform(self, x: MatrixLike) -> Float[Array, "B D"]:
         """Rotated vectors, of the same length."""
         self.require_fitted()
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         xp = namespace(x)
         x = x - self._beside("mean_", x)
         axes = self._beside("axes_", x)
@@ -78,7 +79,7 @@ class Rotation(Component):
         self.require_fitted()
         if count > self.axes_.shape[0]:
             return self.transform(x)[:, :count]
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         centred = x - self._beside("mean_", x)
         return (centred @ self._beside("axes_", x)[:count].T) * self._beside("scales_", x)[:count]
 
