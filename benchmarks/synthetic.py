@@ -1,4 +1,4 @@
-"""A collection of image vectors that no image has: enough of them to time search."""
+"""A collection of synthetic image vectors, large enough to time search."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ VECTORS, QUERIES = 100_000, 64
 
 
 def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
-    """Unit vectors around common centres, as those of pictures of things are."""
+    """Unit vectors in clusters, like those of photographs of the same objects."""
     rng, centres = np.random.default_rng(seed), np.random.default_rng(99).standard_normal((2000, SHORT), np.float32)
     return unit_length(
         centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, SHORT), np.float32)
@@ -27,7 +27,7 @@ def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
 
 
 def synthetic_model() -> Model:
-    """Vectors have the length of short ones; the rotation and the code are learned, the rest is only there."""
+    """Vectors have the length of short ones; the rotation and the code are learned, other parts are not used."""
     vectors = synthetic_vectors(4 * SHORT, seed=2)
     encoder = Encoder(VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32)))
     model = Model(HessianAffine(), encoder, rotation=Rotation("rotate", max_axes=SHORT).fit(vectors))

@@ -22,7 +22,7 @@ def solve(backend: Backend, rows: list[np.ndarray], tolerance: float = TOLERANCE
     def times(w):
         return (y @ (y.swapaxes(1, 2) @ w[..., None]))[..., 0]
 
-    result = democratic(times, backend.array(real), diagonal=(y * y).sum(-1), tolerance=tolerance)
+    result = democratic(times, backend.array(real), diagonal=lambda _: (y * y).sum(-1), like_x=y, tolerance=tolerance)
     weights = to_numpy(result.weights)
     return [weights[i, : len(r)] for i, r in enumerate(rows)], result, weights[~real]
 
@@ -172,7 +172,7 @@ def test_no_image_needs_more_than_200_products(name: str, backend: Backend, rng:
         return (y @ (y.swapaxes(1, 2) @ w[..., None]))[..., 0]
 
     real = backend.array(np.ones(y.shape[:2], bool))
-    result = democratic(times, real, diagonal=(y * y).sum(-1))
+    result = democratic(times, real, diagonal=lambda _: (y * y).sum(-1), like_x=y)
     assert len(products) <= 200
     assert np.isfinite(to_numpy(result.weights)).all()
     assert (to_numpy(result.weights) > 0).all()
@@ -181,7 +181,7 @@ def test_no_image_needs_more_than_200_products(name: str, backend: Backend, rng:
 
 def test_nobody_votes(backend: Backend) -> None:
     y = backend.array(np.ones((1, 3)))
-    result = democratic(lambda w: w, backend.array(np.zeros((1, 3), bool)), diagonal=y)
+    result = democratic(lambda w: w, backend.array(np.zeros((1, 3), bool)), diagonal=lambda _: y, like_x=y)
     np.testing.assert_array_equal(to_numpy(result.weights), 0)
 
 

@@ -6,6 +6,8 @@ sinkhorn    the same with negative similarities set to zero and 10 Sinkhorn iter
 gmp         generalised max pooling: each descriptor is equally similar to the image vector
 """
 
+from functools import partial
+
 from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
@@ -39,7 +41,9 @@ def weights(
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "democratic":
-        solved = democratic(gram.times, gram.votes, diagonal=gram.diagonal(like_x), tolerance=tolerance)
+        solved = democratic(
+            gram.times, gram.votes, diagonal=partial(gram.diagonal, like_x), like_x=like_x, tolerance=tolerance
+        )
         return solved.weights, solved.ridge
     if pooling == "sinkhorn":
         return sinkhorn(gram.kernel(), gram.votes), none

@@ -6,16 +6,16 @@ l_i (K l)_i = 1 for every i [DC17, Eq. 31]. They are the minimum of the strictly
     F(l) = l'Kl / 2 - sum_i log l_i
 
 found by conjugate gradients in relative steps d = step / l. The gradient is then l Kl - 1, and the Hessian L K L + I,
-L = diag(l). Its diagonal 1 + l_i^2 K_ii spans three orders of magnitude in images with many descriptors; dividing by
-it saves up to nine tenths of the steps. A step needs one product with K; the search for its length needs none. The
-images of a batch advance together, so that their products with W'W are one matrix product; an image that has converged
-costs nothing.
+L = diag(l). Its diagonal 1 + l_i^2 K_ii spans three orders of magnitude in images with more descriptors than
+dimensions; those that have not converged after 20 steps continue with steps divided by it, which saves up to nine
+tenths of them. A step needs one product with K; the search for its length needs none. The images of a batch advance
+together, so that their products with W'W are one matrix product; an image that has converged costs nothing.
 
 F has no minimum if the descriptors surround the origin (a positive combination of them vanishes), as they can when
-there are more than twice as many as dimensions: the weights then grow without bound. An image that shows this, or
-needs more than 130 steps, is solved with K + ridge I instead. The ridge is 0.3 of the mean diagonal of K; if 42 steps
-are not enough for that either, it is 100 times the mean diagonal, which gives nearly equal weights. So no image needs
-more than 200 products with K.
+there are more than twice as many as dimensions: the weights then grow without bound. An image that shows this, or has
+not converged after 105 more steps, is solved with K + ridge I instead. The ridge is 0.3 of the mean diagonal of K; if
+42 steps are not enough for that either, it is 100 times the mean diagonal, which gives nearly equal weights. So no
+image needs more than 200 products with K.
 
 B images, N descriptors each; weights of padded rows are 0.
 """
@@ -32,10 +32,13 @@ PerImage = Float[Array, "B 1"]
 
 TOLERANCE = 3e-3
 """Vectors then agree with the solution to five digits of their cosine; at 0.1, in a third of the products, to two."""
-_ATTEMPTS = ((0.0, 130), (0.3, 42), (100.0, 22))
-"""Ridge as a fraction of the mean diagonal of K, and steps; each attempt needs two more products to start."""
-_PATIENCE = 10
+_EASY = 20
+"""Steps before the diagonal of K is estimated: that takes about as long as five products."""
+_ATTEMPTS = ((0.0, 105), (0.3, 42), (100.0, 22))
+"""Ridge as a fraction of the mean diagonal of K, and steps."""
 _CANCELLATION = 50.0
+_GROWTH = 1000.0
+"""Of the sum of squared weights within an attempt; more than that means that there is no solution."""
 
 
 class Democratic(NamedTuple):
@@ -47,27 +50,36 @@ class Democratic(NamedTuple):
 
 
 def democratic(
-    times: Product, votes: Bool[Array, "B N"], *, diagonal: Float[Array, "B N"], tolerance: float = TOLERANCE
+    times: Product,
+    votes: Bool[Array, "B N"],
+    *,
+    diagonal: Callable[[Bool[Array, "B 1"]], Float[Array, "B N"]],
+    like_x: Array,
+    tolerance: float = TOLERANCE,
 ) -> Democratic:
-    """Solve for a batch until the residual of each image is within `tolerance`, or the last attempt has ended.
+    """Solve for a batch until the residual of each image is within `tolerance`, or its last attempt has ended.
 
     times:    the product with K
     votes:    descriptors that get a weight; the others get 0
-    diagonal: K_ii, roughly; its precision is that of the computation
+    diagonal: gives K_ii, roughly, of the images for which its argument is true
+    like_x:   an array of the precision to compute in
     """
-    xp = namespace(diagonal)
-    mask = xp.astype(votes, diagonal.dtype)
-    mean = _sum(diagonal * mask) / _positive(_sum(mask))
-    weights, ridge = xp.zeros_like(mask), xp.zeros_like(mean)
-    residual = xp.full_like(mean, xp.inf)
+    xp = namespace(votes)
+    mask = xp.astype(votes, like_x.dtype)
+    weights, residual = _descend(times, xp.zeros_like(mask), mask, _start(times, mask), tolerance, _EASY)
+    ridge = xp.zeros_like(residual)
+    if bool(xp.any(residual > tolerance)):
+        entries = diagonal(residual > tolerance)
+        mean = _sum(entries * mask) / _positive(_sum(mask))
     for share, steps in _ATTEMPTS:
         stuck = residual > tolerance
         if not bool(xp.any(stuck)):
             break
         ridge = xp.where(stuck, share * mean, ridge)
-        remaining = mask * xp.astype(stuck, mask.dtype)
-        again, missed = _descend(_shifted(times, ridge), diagonal + ridge, remaining, tolerance, steps)
-        weights, residual = xp.where(stuck, again, weights), xp.where(stuck, missed, residual)
+        product, part = _shifted(times, ridge), mask * xp.astype(stuck, mask.dtype)
+        start = _start(product, part) if share else _best_multiple(weights * part, product(weights * part), part)
+        again, left = _descend(product, entries + ridge, part, start, tolerance, steps)
+        weights, residual = xp.where(stuck, again, weights), xp.where(stuck, left, residual)
     return Democratic(weights, residual[:, 0], ridge[:, 0])
 
 
@@ -76,21 +88,27 @@ def _shifted(times: Product, ridge: PerImage) -> Product:
 
 
 def _descend(
-    times: Product, diagonal: Float[Array, "B N"], mask: Float[Array, "B N"], tolerance: float, steps: int
+    times: Product,
+    diagonal: Float[Array, "B N"],
+    mask: Float[Array, "B N"],
+    start: tuple[Float[Array, "B N"], Float[Array, "B N"]],
+    tolerance: float,
+    steps: int,
 ) -> tuple[Float[Array, "B N"], PerImage]:
     """Weights and residuals after at most so many preconditioned conjugate gradient steps [Polak, Ribiere 1969].
 
-    An earlier direction is relative to the weights of its time; `growth` converts it to the present ones.
+    `start` is weights and their product with K. An earlier direction is relative to the weights of its time; `growth`
+    converts it to the present ones.
     """
     xp = namespace(mask)
-    weights, product = _start(times, mask)
+    weights, product = start
     gradient = (weights * product - 1) * mask
     scaled = gradient / (1 + weights * weights * diagonal)
     direction = -scaled
-    for step_number in range(steps):
-        moving = _residual(gradient, mask) > tolerance
-        if step_number >= _PATIENCE:
-            moving = moving & (_cancellation(weights, diagonal, mask) < _CANCELLATION)
+    for _ in range(steps):
+        bounded = _sum(weights * weights) < _GROWTH * _sum(start[0] * start[0])
+        bounded = bounded & (_cancellation(weights, diagonal, mask) < _CANCELLATION)
+        moving = (_residual(gradient, mask) > tolerance) & bounded
         if not bool(xp.any(moving)):
             break
         step = weights * direction * xp.astype(moving, mask.dtype)

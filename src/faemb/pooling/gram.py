@@ -62,15 +62,17 @@ class Gram:
         t = self._metric(pooled)
         return self.embedded.project(t) - (t @ self._mean(t))[:, None]
 
-    def diagonal(self, like_x: Array) -> Float[Array, "B N"]:
-        """K_ii with a relative error of about a third, in the precision of `like_x`.
+    def diagonal(self, like_x: Array, images: Bool[Array, "B 1"] | None = None) -> Float[Array, "B N"]:
+        """K_ii with a relative error of about a third, in the precision of `like_x`, of all or of some images.
 
         For a row y and random signs r the expectation of (r'y)^2 is |y|^2; this is the mean over sixteen r. The exact
         diagonal would need all whitened rows.
         """
-        total = namespace(like_x).zeros_like(like_x[..., 0])
+        xp = namespace(like_x)
+        total = xp.zeros_like(like_x[..., 0])
+        chosen = xp.ones_like(total[:, :1]) if images is None else xp.astype(images, total.dtype)
         for probe in self._probes(like_x):
-            rows = self.embedded.project(namespace(probe).broadcast_to(probe, (total.shape[0], probe.shape[0])))
+            rows = self.embedded.project(chosen * probe)
             centre = 0.0 if self.whitening is None else probe @ self._mean(probe)
             total = total + (rows - centre) ** 2
         return total / _PROBES
