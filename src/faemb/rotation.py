@@ -75,7 +75,7 @@ class Rotation(Component):
         return xp.concat([head * signs, tail], axis=1) * self._beside("scales_", x)
 
     def leading(self, x: MatrixLike, count: int) -> Float[Array, "B c"]:
-        """The first components of `transform(x)`, at a small part of its cost if they are all along learned axes."""
+        """The first components of `transform(x)`, at a small part of its cost if all of them belong to learned axes."""
         self.require_fitted()
         if count > self.axes_.shape[0]:
             return self.transform(x)[:, :count]
@@ -93,9 +93,9 @@ class Rotation(Component):
 
 
 def _signs(axes: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:
-    """Signs of E's columns that keep Y'E well conditioned: an LU elimination that never meets a pivot below 1.
+    """Signs of E's columns that keep Y'E well conditioned: an LU elimination whose pivots are all at least 1.
 
-    Any signs give a valid rotation; these are the choice that Householder's QR makes column by column.
+    Any signs give a valid rotation; these are the ones that Householder's QR chooses, column by column.
     """
     a = axes[:, : len(axes)].T.copy()
     signs = np.empty(len(axes))

@@ -1,4 +1,4 @@
-"""Sets of local descriptors: one image is a set, and a sample of every estimator here is such a set.
+"""Sets of local descriptors: each image is a set, and one sample of an estimator is one set.
 
 Accepted wherever sets are asked for: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
 offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image. A set may be empty.
@@ -15,7 +15,7 @@ from faemb.arrays import Array, as_float, is_array, like, namespace, require_fin
 from faemb.errors import InputError
 
 PORTION, PORTION_DESCRIPTORS = 256, 1 << 17
-"""Images that are encoded together at most, and descriptors: enough to keep all cores busy, few enough to hold."""
+"""The most images, and the most descriptors, that are encoded together: enough for all cores, few enough for memory."""
 
 SetsLike = Any
 """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
@@ -90,7 +90,7 @@ def some(descriptors: Float[np.ndarray, "n d"], most: int, rng: np.random.Genera
 
 
 def portions(images: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """All sets in their order, as many at a time as can be held; each is read from `images` when it is its turn."""
+    """All sets in their order, in portions that fit into memory; each set is read from `images` when it is needed."""
     held: list[np.ndarray] = []
     for place in range(len(images)):
         held.append(images[place])
@@ -174,7 +174,7 @@ def _common_namespace(arrays: Sequence[Array]) -> Any:
 
 
 def _is_offsets(x: Any) -> bool:
-    """A flat run of whole numbers, as a list or an array."""
+    """Whether x is a list or a one-dimensional array of whole numbers."""
     if isinstance(x, list):
         return all(isinstance(n, int | np.integer) for n in x)
     return is_array(x) and x.ndim == 1 and bool(namespace(x).isdtype(x.dtype, "integral"))

@@ -107,7 +107,7 @@ class VLAD(Embedding):
         return self.anchors_[:0, :, None] * self.anchors_[:0, None, :]
 
     def _cell_axes(self, x: Float[Array, "m d"]) -> Float[Array, "n d d"]:
-        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the axes it has."""
+        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the original axes."""
         xp = namespace(x)
         assigned = self.coding(x).weights(x)
         axes = []

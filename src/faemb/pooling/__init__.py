@@ -1,4 +1,4 @@
-"""From the embedded descriptors of an image to one vector: a weight for each, and their weighted sum.
+"""Pooling of the embedded descriptors of an image into one vector: their sum, weighted by one of these methods.
 
 sum         every weight 1
 democratic  each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
@@ -35,8 +35,8 @@ def weights(
 ) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
     """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
 
-    `tolerance` is how closely the democratic equation is met.
-    The ridge is 0 but for images whose democratic equation has no solution as printed (democratic.py).
+    `tolerance` is the largest residual of the democratic equation. The ridge is 0 except for images whose democratic
+    equation has no solution, or is not solved in the allowed number of steps (democratic.py).
     """
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])

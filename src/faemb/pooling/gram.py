@@ -1,4 +1,4 @@
-"""Inner products of the whitened embedded descriptors of a batch of images, without the descriptors.
+"""Inner products of the whitened embedded descriptors of a batch of images, without storing these.
 
     K = (Phi - 1 m') W'W (Phi - 1 m')'
 
