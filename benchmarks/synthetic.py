@@ -1,4 +1,4 @@
-"""A collection of image vectors that no image has: enough of them to time search."""
+"""A collection of synthetic image vectors, large enough to time search."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ VECTORS, QUERIES, DIMENSION = 100_000, 64, 1024
 
 
 def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
-    """Unit vectors around common centres, as those of pictures of things are."""
+    """Unit vectors in clusters, like those of photographs of the same objects."""
     rng, centres = np.random.default_rng(seed), np.random.default_rng(99).standard_normal((2000, DIMENSION), np.float32)
     return unit_length(
         centres[rng.integers(len(centres), size=count)] + rng.standard_normal((count, DIMENSION), np.float32)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from faemb.errors import FaembError
+from faemb.runtime.parallel import TaskFailed
+
 COMMAND = Path(sysconfig.get_path("scripts")) / "faemb"
 PATIENCE = 120.0
 """Seconds until something is taken to hang."""
@@ -39,5 +42,7 @@ def one_after_the_other(task: Callable[[Any], Any], items: Iterable[Any], *, job
     for item in items:
         try:
             yield item, task(item)
-        except Exception as error:
+        except FaembError as error:
             yield item, error
+        except Exception as error:
+            yield item, TaskFailed(f"{type(error).__name__}: {error}")

@@ -50,7 +50,7 @@ COMPONENTS: dict[str, Component] = {
     "tlcc": TLCC(3, mu=0.05),
     "faemb": FAemb(3, order=1),
     "ffaemb": FastFAemb(3, unit_residuals=True),
-    "ffaemb-alternating": FastFAemb(3, anchors="alternating"),
+    "ffaemb-alternating": FastFAemb(3, anchor_learning="alternating"),
     "projection": Projection(4, unit_after=True),
     "whitening": Whitening(floor=1e-4, raise_last=1),
     "rotation": Rotation("whiten", max_axes=4),

@@ -91,7 +91,7 @@ def test_the_precision_of_the_descriptors_is_kept(backend: Backend, x: np.ndarra
 
 
 def test_the_width_is_that_of_the_descriptors_that_go_in(backend: Backend, x: np.ndarray) -> None:
-    assert Projection(3).fit(backend.array(x)).width == 8
+    assert Projection(3).fit(backend.array(x)).descriptor_dimension == 8
 
 
 def test_inputs_stay_as_they_are(backend: Backend, x: np.ndarray) -> None:
@@ -127,7 +127,7 @@ def test_nan_is_refused(backend: Backend, x: np.ndarray) -> None:
 @pytest.mark.parametrize("dimension", [None, 2])
 def test_an_unfitted_projection_says_so(backend: Backend, x: np.ndarray, dimension: int | None) -> None:
     with pytest.raises(NotFittedError, match="Projection has learned nothing yet"):
-        _ = Projection(dimension).width
+        _ = Projection(dimension).descriptor_dimension
     with pytest.raises(NotFittedError, match="Projection has learned nothing yet"):
         Projection(dimension, unit_before=True).transform(backend.array(x))
 

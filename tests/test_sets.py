@@ -36,7 +36,7 @@ def assert_same(sets: DescriptorSets, images: list[np.ndarray]) -> None:
 def test_a_list_of_arrays_is_accepted(sets: DescriptorSets, images: list[np.ndarray]) -> None:
     assert_same(sets, images)
     np.testing.assert_array_equal(sets.counts, COUNTS)
-    assert sets.width == 4
+    assert sets.descriptor_dimension == 4
 
 
 def test_a_tuple_of_arrays_is_accepted(backend: Backend, images: list[np.ndarray]) -> None:
@@ -66,12 +66,12 @@ def test_nested_lists_of_numbers_are_accepted() -> None:
 
 
 def test_checked_sets_pass_through(sets: DescriptorSets) -> None:
-    assert as_sets(sets, width=4) is sets
+    assert as_sets(sets, columns=4) is sets
 
 
 def test_all_images_may_be_empty(backend: Backend) -> None:
     sets = as_sets([backend.array(np.zeros((0, 4)))] * 3)
-    assert (len(sets), sets.width, sets.flat.shape[0]) == (3, 4, 0)
+    assert (len(sets), sets.descriptor_dimension, sets.flat.shape[0]) == (3, 4, 0)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_mixed_widths_are_explained(backend: Backend) -> None:
 
 def test_a_width_that_the_model_does_not_know_is_explained(sets: DescriptorSets) -> None:
     with pytest.raises(InputError, match="descriptors have 4 columns; this model was fitted on 5"):
-        as_sets(sets, width=5)
+        as_sets(sets, columns=5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -249,7 +249,7 @@ def test_select_gives_these_images_in_this_order(
     sets: DescriptorSets, images: list[np.ndarray], chosen: list[int]
 ) -> None:
     selected = sets.select(chosen)
-    assert selected.width == 4
+    assert selected.descriptor_dimension == 4
     assert_same(selected, [images[i] for i in chosen])
 
 

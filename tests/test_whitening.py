@@ -366,3 +366,11 @@ def test_apply_is_the_matrix_without_the_mean(fit: Fit, backend: Backend, y: np.
     whitening = fit(y)
     expected = y @ to_numpy(whitening.matrix_).T.astype(np.float64)
     np.testing.assert_allclose(to_numpy(whitening.apply(backend.array(y))), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_no_metric_is_formed_where_it_would_be_inexact(rng: np.random.Generator) -> None:
+    """With eigenvalues from 1 to 1e-12, products with W and W' keep digits that W'W in float32 has lost."""
+    rows = rng.standard_normal((400, 8)) * 10.0 ** -np.arange(0, 6.4, 0.8)
+    whitening = Whitening(floor=0).fit(Moments.of(rows))
+    whitening.prepare_metric(images=1000)
+    assert whitening._metric is None

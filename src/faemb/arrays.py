@@ -1,7 +1,7 @@
-"""Arrays of several libraries through the same lines: NumPy by default, PyTorch or CuPy where given.
+"""One code for arrays of several libraries: NumPy by default, PyTorch or CuPy if such arrays are given.
 
 The mathematics asks `namespace(x)` for the functions of x's own library (the array API standard), so that nothing
-is written twice. This module holds what the standard leaves open: conversion between libraries, devices, and the
+is written twice. This module holds what the standard does not cover: conversion between libraries, devices, and the
 checks that public methods make once, at the boundary.
 """
 
@@ -17,9 +17,9 @@ Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
 
 MatrixLike = Any
-"""What public methods take and check themselves: any (rows, columns) array of numbers, or nested lists."""
+"""Input of public methods, which check it: any (rows, columns) array of numbers, or nested lists."""
 
-# Temporaries of about 4 MB stay near a core's cache; a GPU wants few, large launches instead.
+# Temporaries of about 4 MB stay near a core's cache; a GPU is faster with few, large ones.
 _CPU_BLOCK = 1 << 20
 _DEVICE_BLOCK = 1 << 27
 
@@ -67,7 +67,7 @@ def on_device(x: Array, device: str) -> Array:
     tensor = x if array_api_compat.is_torch_array(x) else torch.as_tensor(np.array(to_numpy(x)))
     try:
         return tensor.to(place)
-    except (RuntimeError, AssertionError) as error:  # PyTorch's ways to say that there is no such device
+    except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a device that does not exist
         raise InputError(f"PyTorch cannot use device={device!r} here ({str(error).splitlines()[0]})") from error
 
 
@@ -96,7 +96,7 @@ def row_blocks(rows: int, elements_per_row: int, reference: Array) -> Iterator[s
 
 
 def contiguous(x: Array) -> Array:
-    """x laid out row by row. Products round differently with the layout, so learned arrays have this one always."""
+    """x laid out row by row. Rounding of products depends on the layout, so all learned arrays have this one."""
     xp = namespace(x)
     return xp.reshape(xp.reshape(x, (-1,)), tuple(x.shape))
 
@@ -115,13 +115,13 @@ def as_float(x: object, name: str) -> Array:
     return array
 
 
-def as_matrix(x: object, name: str, *, width: int | None = None) -> Array:
-    """x as a finite (rows, columns) float array, of `width` columns if given."""
+def as_matrix(x: object, name: str, *, columns: int | None = None) -> Array:
+    """x as a finite (rows, columns) float array, with so many columns if given."""
     array = as_float(x, name)
     if array.ndim != 2:
         raise InputError(f"{name} have shape {tuple(array.shape)}; expected two axes, (rows, columns)")
-    if width is not None and array.shape[1] != width:
-        raise InputError(f"{name} have {array.shape[1]} columns; this model was fitted on {width}")
+    if columns is not None and array.shape[1] != columns:
+        raise InputError(f"{name} have {array.shape[1]} columns; this model was fitted on {columns}")
     require_finite(array, name)
     return array
 

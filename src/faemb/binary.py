@@ -25,7 +25,8 @@ class ITQ(Component):
     def __init__(self, bits: int = 512, *, iterations: int = 50, seed: int = 0) -> None:
         self.bits, self.iterations, self.seed = bits, iterations, seed
 
-    def fit(self, vectors: MatrixLike) -> "ITQ":
+    def fit(self, vectors: MatrixLike, y: object = None) -> "ITQ":
+        """Learn from image vectors; `y` is ignored."""
         require_whole("bits", self.bits, 8)
         require_whole("iterations", self.iterations, 0)
         if self.bits % 8:
@@ -47,14 +48,16 @@ class ITQ(Component):
         return self
 
     def encode(self, x: MatrixLike) -> UInt8[Array, "B bytes"]:
-        """Packed codes; the first bit of a byte is its highest, as np.packbits has it."""
+        """Packed codes; the first bit is the highest of its byte, as in np.packbits. `transform` is the same."""
         self.require_fitted()
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         xp = namespace(x)
         bits = (x - self._beside("mean_", x)) @ self._beside("projection_", x) > 0
         places = like(2 ** np.arange(7, -1, -1), x, dtype=xp.uint8)
         octets = xp.reshape(xp.astype(bits, xp.uint8), (x.shape[0], self.bits // 8, 8))
         return xp.sum(octets * places, axis=2, dtype=xp.uint8)
+
+    transform = encode
 
     def _rotation(self, projected: Float[Array, "m b"]) -> Float[Array, "b b"]:
         xp = namespace(projected)

@@ -105,8 +105,7 @@ class Encoder(Component):
     def descriptor_dimension(self) -> int:
         """Length of the descriptors that this encoder takes."""
         self.require_fitted()
-        first = self.embedding_ if self.projection_ is None else self.projection_
-        return first.width
+        return (self.projection_ or self.embedding_).descriptor_dimension
 
     @property
     def dimension(self) -> int:
@@ -212,7 +211,7 @@ class Encoder(Component):
         return to_numpy(self._finish(pooled))
 
     def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
-        sets = self._on_device(as_sets(images, width=self.descriptor_dimension))
+        sets = self._on_device(as_sets(images, columns=self.descriptor_dimension))
         return self._pooled(sets, progress or silent, "encode")
 
     def save(self, path: str | os.PathLike[str]) -> str:

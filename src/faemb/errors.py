@@ -1,4 +1,4 @@
-"""Every error that a caller can correct. The message is one sentence: what was given, what was expected, the cure."""
+"""Errors that a caller can correct. Messages are one sentence: what was given, what was expected, the cure."""
 
 
 class FaembError(Exception):
@@ -25,5 +25,5 @@ class MissingExtraError(FaembError, ImportError):
         self._given = what, extra
 
     def __reduce__(self) -> "tuple[type[MissingExtraError], tuple[str, str]]":
-        """So that it can come from a worker process."""
+        """Allows the error to be sent from a worker process."""
         return type(self), self._given

@@ -10,7 +10,7 @@ from faemb.arrays import Array, float64, namespace
 
 
 def symmetric_eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Eigenvalues, largest first, and eigenvectors as the columns beside them."""
+    """Eigenvalues, largest first, and eigenvectors as columns in the same order."""
     xp = namespace(matrix)
     values, vectors = xp.linalg.eigh(float64(matrix))
     return xp.flip(values), _fix_signs(xp.flip(vectors, axis=1))
@@ -33,13 +33,13 @@ def principal_axes(
     kept = min(count, numerical_rank(values, max(samples, width), mean))
     axes = vectors[:, :kept]
     if wide:
-        # Exact in theory; the axes of small eigenvalues are not orthogonal to the others until QR makes them so.
+        # Orthogonal in theory; rounding spoils the axes of small eigenvalues, and QR restores them.
         axes = _fix_signs(xp.linalg.qr(centred.T @ axes / xp.sqrt(values[:kept] * samples))[0])
     return mean, values[:kept], axes.T
 
 
 def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d"]) -> int:
-    """How many eigenvalues of a covariance (largest first) stand above rounding.
+    """How many eigenvalues of a covariance (largest first) are above rounding level.
 
     Rounding of a float64 matrix of that size, or of the mean that was subtracted: equal rows have no directions.
     """
@@ -52,7 +52,7 @@ def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d
 
 
 def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
-    """|x_i - v_j|^2 by one matrix product, and exactly 0 where x_i sits on v_j as far as the precision can tell.
+    """|x_i - v_j|^2 by one matrix product, and exactly 0 where x_i equals v_j within rounding.
 
     That is below 64 units of rounding of |x|^2 + |v|^2: there the cancelled difference is right to about 2 %, and a
     direction from the anchor to the descriptor would be noise.

@@ -1,6 +1,6 @@
 """Elementwise and per-vector normalisation of image vectors.
 
-A zero vector (an image without local features) stays zero: it is similar to nothing, and no NaN enters an index.
+A zero vector (an image without local features) stays zero: its similarity to every image is 0, and no NaN arises.
 """
 
 from jaxtyping import Float

@@ -1,10 +1,10 @@
 """Named settings of the whole pipeline, as data: one entry per published row, and the defaults for collections.
 
-    preset("f-faemb-16")                  as the paper describes it [DC17, Sec. 5]; notes below say where it is silent
-    preset("f-faemb-16", "released")      as the code that its group released does it
-    preset("small")                       what a folder of photographs gets
+    preset("f-faemb-16")                  as in the paper [DC17, Sec. 5]; comments below mark what it leaves open
+    preset("f-faemb-16", "released")      as in the code released by its authors
+    preset("small")                       the default of a collection
 
-Where the paper and the released code disagree is one table, `VARIANTS`; descriptor widths are the paper's: 128 for
+Where the paper and the released code disagree is one table, `VARIANTS`; descriptor lengths are the paper's: 128 for
 VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
 """
 
@@ -24,7 +24,7 @@ class Family:
     """A method and the length of the descriptors it takes; None keeps RootSIFT's own 128."""
 
     method: type[Embedding]
-    width: int | None
+    descriptor_dimension: int | None
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Variant:
     unit_before: bool
     unit_after: bool
     unit_residuals: bool
-    anchors: str
+    anchor_learning: str
     fast_mu: float
     restarts: int
     floor: float
     raise_last: int
     discard_before: int | None
     discard_after_factor: int
-    order: str
+    finishing: str
     rotation: str
     whitening_rows: float
 
@@ -60,33 +60,33 @@ VARIANTS = {
         unit_before=False,
         unit_after=False,
         unit_residuals=False,
-        anchors="alternating",
+        anchor_learning="alternating",
         # The paper has 1e-2 throughout. With it Algorithm 1 draws F-FAemb's anchors together into one point, on
         # descriptors of unit length; 1e-3 is the group's own value for learned anchors.
         fast_mu=1e-3,
         restarts=1,
-        floor=1e-6,  # the paper says nothing; without one, directions near rounding speak as loudly as any
+        floor=1e-6,  # the paper gives none; without it, directions at rounding level weigh as much as any other
         raise_last=0,
-        discard_before=None,  # d, 128 or d(d+1)/2: the method knows
+        discard_before=None,  # d, 128 or d(d+1)/2, by method
         discard_after_factor=0,
-        order="paper",
+        finishing="paper",
         rotation="whiten",
-        whitening_rows=10.0,  # the paper learns from millions of descriptors; this is what two cores can bear
+        whitening_rows=10.0,  # the paper learns from millions of descriptors; two cores handle this in minutes
     ),
     "released": Variant(
         unit_before=True,
         unit_after=True,
         unit_residuals=True,
-        anchors="kmeans",
+        anchor_learning="kmeans",
         fast_mu=1e-2,
         restarts=5,
         floor=0.0,
         raise_last=128,
         discard_before=0,
         discard_after_factor=2,  # twice the paper's count, after aggregation and rotation
-        order="released",
+        finishing="released",
         rotation="rotate",
-        whitening_rows=25.0,  # without a floor, small eigenvalues need more to be known: mAP 76.7 with 5, 78.6 with 25
+        whitening_rows=25.0,  # without a floor, small eigenvalues need more rows: mAP 76.7 with 5, 78.6 with 25
     ),
 }
 
@@ -107,7 +107,7 @@ COLLECTION = {"small": 8, "medium": 16}
 """F-FAemb on 32 dimensions with so many anchors: unit residuals and a relative floor, the best of both variants."""
 
 BEST = "best"
-"""What ablation on two benchmarks found: wider descriptors, fewer components dropped, more rows for the whitening."""
+"""Best of an ablation on two benchmarks: longer descriptors, fewer components dropped, more rows for the whitening."""
 
 NAMES = (*COLLECTION, BEST, *PUBLISHED)
 
@@ -131,43 +131,43 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
 
 
 SMALLER = ((16, 32), (8, 32), (4, 32), (2, 32), (2, 16), (1, 16), (1, 8))
-"""Anchors and dimensions of ever smaller encoders, for few descriptors to learn from."""
+"""Anchors and dimensions of smaller and smaller encoders, for few learning descriptors."""
 LEAST_ROWS = 1.0
-"""Descriptors per dimension of the embedding, below which a smaller encoder does better."""
+"""Descriptors per dimension of the embedding, below which a smaller encoder is better."""
 
 
 def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
-    """This encoder of a collection's preset, or the largest smaller one that so many descriptors can teach."""
+    """This encoder of a collection's preset, or the largest smaller one that so many descriptors suffice to learn."""
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
     if own not in SMALLER:
         return encoder
     steps = SMALLER[SMALLER.index(own) :]
-    n_anchors, width = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
-    changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": width}
+    n_anchors, dimension = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
+    changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": dimension}
     if encoder.whitening is not None:
         # The leading components of one anchor are all there are.
-        changes["whitening__discard"] = _half_of_a_cell(width) if n_anchors > 1 else 0
+        changes["whitening__discard"] = _half_of_a_cell(dimension) if n_anchors > 1 else 0
     return encoder.set_params(**changes)
 
 
-def _size(n_anchors: int, width: int) -> int:
-    return n_anchors * width * (width + 1) // 2
+def _size(n_anchors: int, dimension: int) -> int:
+    return n_anchors * dimension * (dimension + 1) // 2
 
 
 def _own(name: str) -> dict[str, Any]:
     best = name == BEST
-    width = 64 if best else 32
+    dimension = 64 if best else 32
     return {
         "embedding": FastFAemb(8 if best else COLLECTION[name], unit_residuals=True),
-        "projection": Projection(width, unit_after=True),
-        "whitening": Whitening(discard=_half_of_a_cell(width)),
+        "projection": Projection(dimension, unit_after=True),
+        "whitening": Whitening(discard=_half_of_a_cell(dimension)),
         "whitening_rows": 25.0 if best else 10.0,
     }
 
 
-def _half_of_a_cell(width: int) -> int:
+def _half_of_a_cell(dimension: int) -> int:
     """Leading components to drop, half of what the paper drops: on 811 photographs that is worth 1.5 points of mAP."""
-    return width * (width + 1) // 4
+    return dimension * (dimension + 1) // 4
 
 
 def _published(name: str, variant: Variant) -> dict[str, Any]:
@@ -175,9 +175,11 @@ def _published(name: str, variant: Variant) -> dict[str, Any]:
     family = FAMILIES[family_name]
     return {
         "embedding": _method(family.method, int(count), variant),
-        "projection": Projection(family.width, unit_before=variant.unit_before, unit_after=variant.unit_after),
+        "projection": Projection(
+            family.descriptor_dimension, unit_before=variant.unit_before, unit_after=variant.unit_after
+        ),
         "whitening": Whitening(discard=variant.discard_before, floor=variant.floor, raise_last=variant.raise_last),
-        "finishing": variant.order,
+        "finishing": variant.finishing,
         "whitening_rows": variant.whitening_rows,
         "discard_after": variant.discard_after_factor * _paper_discard(family),
     }
@@ -189,7 +191,7 @@ def _method(method: type[Embedding], n_anchors: int, variant: Variant) -> Embedd
             n_anchors,
             mu=variant.fast_mu if method is FastFAemb else 1e-2,
             unit_residuals=variant.unit_residuals,
-            anchors=variant.anchors,
+            anchor_learning=variant.anchor_learning,
             restarts=variant.restarts,
         )
     if method is VLAT:
@@ -199,4 +201,4 @@ def _method(method: type[Embedding], n_anchors: int, variant: Variant) -> Embedd
 
 def _paper_discard(family: Family) -> int:
     """What the paper drops: d(d+1)/2 for second-order methods, 128 for the others."""
-    return 45 * 46 // 2 if family.width == 45 else 128
+    return 45 * 46 // 2 if family.descriptor_dimension == 45 else 128

@@ -1,4 +1,4 @@
-"""What happens to local descriptors before they are embedded: centring, PCA, unit length.
+"""Preprocessing of local descriptors before they are embedded: centring, PCA, unit length.
 
 The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the group's released code also subtracts the
 mean and scales to unit length before the PCA, and scales to unit length again after it.
@@ -28,7 +28,8 @@ class Projection(Component):
     def __init__(self, dimension: int | None = None, *, unit_before: bool = False, unit_after: bool = False) -> None:
         self.dimension, self.unit_before, self.unit_after = dimension, unit_before, unit_after
 
-    def fit(self, descriptors: SetsLike) -> "Projection":
+    def fit(self, descriptors: SetsLike, y: object = None) -> "Projection":
+        """Learn from descriptors; `y` is ignored."""
         x = as_sets(descriptors).flat
         xp = namespace(x)
         d = self._dimension(x)
@@ -47,14 +48,14 @@ class Projection(Component):
         return self
 
     @property
-    def width(self) -> int:
-        """The length of the descriptors that go in."""
+    def descriptor_dimension(self) -> int:
+        """The length of the descriptors that it takes."""
         self.require_fitted()
         return int(self.mean_.shape[0])
 
     def transform(self, x: MatrixLike) -> Float[Array, "N d"]:
         """Descriptors, projected."""
-        return self.project(as_matrix(x, "descriptors", width=self.width))
+        return self.project(as_matrix(x, "descriptors", columns=self.descriptor_dimension))
 
     def project(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d"]:
         """The same for checked descriptors of one image or of a padded batch: the inner call of the encoder."""

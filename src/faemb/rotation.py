@@ -38,7 +38,8 @@ class Rotation(Component):
     def __init__(self, variant: str = "rotate", *, max_axes: int = MAX_AXES, floor: float = 1e-3) -> None:
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
-    def fit(self, vectors: MatrixLike) -> "Rotation":
+    def fit(self, vectors: MatrixLike, y: object = None) -> "Rotation":
+        """Learn from image vectors; `y` is ignored."""
         require_choice("variant", self.variant, VARIANTS)
         require_whole("max_axes", self.max_axes, 1)
         require_number("floor", self.floor, least=0, most=1)
@@ -58,7 +59,7 @@ class Rotation(Component):
     def transform(self, x: MatrixLike) -> Float[Array, "B D"]:
         """Rotated vectors, of the same length."""
         self.require_fitted()
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         xp = namespace(x)
         x = x - self._beside("mean_", x)
         axes = self._beside("axes_", x)
@@ -74,11 +75,11 @@ class Rotation(Component):
         return xp.concat([head * signs, tail], axis=1) * self._beside("scales_", x)
 
     def leading(self, x: MatrixLike, count: int) -> Float[Array, "B c"]:
-        """The first components of `transform(x)`, at a small part of its cost if they are all along learned axes."""
+        """The first components of `transform(x)`, at a small part of its cost if all of them belong to learned axes."""
         self.require_fitted()
         if count > self.axes_.shape[0]:
             return self.transform(x)[:, :count]
-        x = as_matrix(x, "image vectors", width=int(self.mean_.shape[0]))
+        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         centred = x - self._beside("mean_", x)
         return (centred @ self._beside("axes_", x)[:count].T) * self._beside("scales_", x)[:count]
 
@@ -92,9 +93,9 @@ class Rotation(Component):
 
 
 def _signs(axes: Float[np.ndarray, "k D"]) -> Float[np.ndarray, " k"]:
-    """Signs of E's columns that keep Y'E well conditioned: an LU elimination that never meets a pivot below 1.
+    """Signs of E's columns that keep Y'E well conditioned: an LU elimination whose pivots are all at least 1.
 
-    Any signs give a valid rotation; these are the choice that Householder's QR makes column by column.
+    Any signs give a valid rotation; these are the ones that Householder's QR chooses, column by column.
     """
     a = axes[:, : len(axes)].T.copy()
     signs = np.empty(len(axes))

@@ -1,4 +1,4 @@
-"""Sets of local descriptors: one image is a set, and a sample of every estimator here is such a set.
+"""Sets of local descriptors: each image is a set, and one sample of an estimator is one set.
 
 Accepted wherever sets are asked for: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
 offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image. A set may be empty.
@@ -15,7 +15,7 @@ from faemb.arrays import Array, as_float, is_array, like, namespace, require_fin
 from faemb.errors import InputError
 
 PORTION, PORTION_DESCRIPTORS = 256, 1 << 17
-"""Images that are encoded together at most, and descriptors: enough to keep all cores busy, few enough to hold."""
+"""The most images, and the most descriptors, that are encoded together: enough for all cores, few enough for memory."""
 
 SetsLike = Any
 """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
@@ -39,7 +39,7 @@ class DescriptorSets:
         return (self[image] for image in range(len(self)))
 
     @property
-    def width(self) -> int:
+    def descriptor_dimension(self) -> int:
         return int(self.flat.shape[1])
 
     @property
@@ -73,11 +73,11 @@ class Batch:
     real: Bool[Array, "B N"]
 
 
-def as_sets(data: SetsLike, *, width: int | None = None) -> DescriptorSets:
-    """Check any accepted form once; descriptors must be finite, and `width` wide if given."""
+def as_sets(data: SetsLike, *, columns: int | None = None) -> DescriptorSets:
+    """Check any accepted form once; descriptors must be finite, and have so many columns if given."""
     sets = data if isinstance(data, DescriptorSets) else _read(data)
-    if width is not None and sets.width != width:
-        raise InputError(f"descriptors have {sets.width} columns; this model was fitted on {width}")
+    if columns is not None and sets.descriptor_dimension != columns:
+        raise InputError(f"descriptors have {sets.descriptor_dimension} columns; this model was fitted on {columns}")
     require_finite(sets.flat, "descriptors")
     return sets
 
@@ -90,7 +90,7 @@ def some(descriptors: Float[np.ndarray, "n d"], most: int, rng: np.random.Genera
 
 
 def portions(images: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """All sets in their order, as many at a time as can be held; each is read from `images` when it is its turn."""
+    """All sets in their order, in portions that fit into memory; each set is read from `images` when it is needed."""
     held: list[np.ndarray] = []
     for place in range(len(images)):
         held.append(images[place])
@@ -118,7 +118,7 @@ def _pad(sets: DescriptorSets, images: np.ndarray) -> Batch:
     rows = np.where(real, sets.offsets[images][:, None] + position, 0)
     flat_rows = like(rows.ravel(), sets.flat, dtype=xp.int64)
     mask = like(real, sets.flat, dtype=xp.bool)
-    x = xp.reshape(xp.take(sets.flat, flat_rows, axis=0), (len(images), longest, sets.width))
+    x = xp.reshape(xp.take(sets.flat, flat_rows, axis=0), (len(images), longest, sets.descriptor_dimension))
     return Batch(images, xp.where(mask[..., None], x, xp.zeros_like(x)), mask)
 
 
@@ -141,7 +141,7 @@ def _from_list(parts: Sequence[Any]) -> DescriptorSets:
     arrays = [as_float(part, f"descriptors of image {i}") for i, part in enumerate(parts)]
     for i, part in enumerate(arrays):
         if part.ndim != 2:
-            raise InputError(f"descriptors of image {i} have shape {tuple(part.shape)}; expected (count, width)")
+            raise InputError(f"descriptors of image {i} have shape {tuple(part.shape)}; expected (count, dimension)")
         if part.shape[1] != arrays[0].shape[1]:
             raise InputError(
                 f"descriptors of image {i} have {part.shape[1]} columns, those of image 0 have {arrays[0].shape[1]}; "
@@ -156,7 +156,7 @@ def _from_list(parts: Sequence[Any]) -> DescriptorSets:
 def _from_offsets(flat: Array, offsets: Array) -> DescriptorSets:
     flat, bounds = as_float(flat, "descriptors"), to_numpy(offsets).astype(np.int64)
     if flat.ndim != 2:
-        raise InputError(f"descriptors have shape {tuple(flat.shape)}; expected (count, width)")
+        raise InputError(f"descriptors have shape {tuple(flat.shape)}; expected (count, dimension)")
     if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != flat.shape[0] or (np.diff(bounds) < 0).any():
         raise InputError(
             f"offsets must rise from 0 to the number of descriptors, {flat.shape[0]}; "
@@ -174,7 +174,7 @@ def _common_namespace(arrays: Sequence[Array]) -> Any:
 
 
 def _is_offsets(x: Any) -> bool:
-    """A flat run of whole numbers, as a list or an array."""
+    """Whether x is a list or a one-dimensional array of whole numbers."""
     if isinstance(x, list):
         return all(isinstance(n, int | np.integer) for n in x)
     return is_array(x) and x.ndim == 1 and bool(namespace(x).isdtype(x.dtype, "integral"))

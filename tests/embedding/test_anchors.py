@@ -230,7 +230,7 @@ def test_data_at_the_anchor_adds_curvature(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_alternating_keeps_its_history_through_save_and_load(method: type, x: np.ndarray, tmp_path: Path) -> None:
-    fitted = method(3, anchors="alternating").fit(x)
+    fitted = method(3, anchor_learning="alternating").fit(x)
     assert len(fitted.history_) >= 2
     assert fitted.history_[-1] < fitted.history_[0]
     save(fitted, tmp_path / "method.safetensors")
@@ -241,14 +241,14 @@ def test_alternating_keeps_its_history_through_save_and_load(method: type, x: np
 
 @pytest.mark.parametrize("method", METHODS)
 def test_alternating_starts_from_kmeans_and_improves_its_objective(method: type, x: np.ndarray) -> None:
-    learned, start = method(3, anchors="alternating").fit(x), method(3).fit(x)
+    learned, start = method(3, anchor_learning="alternating").fit(x), method(3).fit(x)
     np.testing.assert_allclose(learned.history_[0], objective(start.coding(x), x), rtol=1e-10)
     assert objective(learned.coding(x), x) < objective(start.coding(x), x)
 
 
 def test_alternating_on_another_library_is_the_same(backend: Backend, x: np.ndarray) -> None:
-    fitted = FastFAemb(3, anchors="alternating").fit(backend.array(x))
-    expected = FastFAemb(3, anchors="alternating").fit(x)
+    fitted = FastFAemb(3, anchor_learning="alternating").fit(backend.array(x))
+    expected = FastFAemb(3, anchor_learning="alternating").fit(x)
     assert type(fitted.history_) is type(fitted.anchors_) is type(backend.array(x))
     np.testing.assert_allclose(to_numpy(fitted.anchors_), expected.anchors_, atol=1e-9)
     np.testing.assert_allclose(to_numpy(fitted.history_), expected.history_, rtol=1e-9)
@@ -261,7 +261,7 @@ def test_kmeans_anchors_have_no_history(x: np.ndarray) -> None:
 BAD_SETTINGS = {
     "order": ({"order": 3}, r"order is 3; expected a whole number, 1 to 2"),
     "mu": ({"mu": 0}, r"mu is 0; expected a number, more than 0"),
-    "anchors": ({"anchors": "x"}, r"anchors is 'x'; expected one of kmeans, alternating"),
+    "anchor_learning": ({"anchor_learning": "x"}, r"anchor_learning is 'x'; expected one of kmeans, alternating"),
     "constant_scale": ({"constant_scale": -1}, r"scale is -1; expected a number, at least 0"),
     "linear_scale": ({"linear_scale": -1}, r"scale is -1; expected a number, at least 0"),
     "linear_scale at order 1": ({"linear_scale": 1, "order": 1}, "linear_scale belongs to order 2"),

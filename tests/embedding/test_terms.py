@@ -186,7 +186,7 @@ def test_a_descriptor_on_its_only_anchor_has_no_embedding(
 
 
 @pytest.mark.parametrize("method", [BoW(4), FastFAemb(4), FastFAemb(4, constant_scale=1)], ids=repr)
-def test_a_descriptor_on_an_anchor_has_an_embedding_if_another_entry_speaks_for_it(
+def test_a_descriptor_on_an_anchor_has_an_embedding_if_another_entry_is_active(
     method: Embedding, anchors: np.ndarray
 ) -> None:
     assert method.with_anchors(anchors).embed(anchors).nonzero().all()

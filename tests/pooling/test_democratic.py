@@ -22,7 +22,7 @@ def solve(backend: Backend, rows: list[np.ndarray], tolerance: float = TOLERANCE
     def times(w):
         return (y @ (y.swapaxes(1, 2) @ w[..., None]))[..., 0]
 
-    result = democratic(times, backend.array(real), like_x=y, tolerance=tolerance)
+    result = democratic(times, backend.array(real), diagonal=lambda _: (y * y).sum(-1), like_x=y, tolerance=tolerance)
     weights = to_numpy(result.weights)
     return [weights[i, : len(r)] for i, r in enumerate(rows)], result, weights[~real]
 
@@ -137,9 +137,51 @@ def test_more_descriptors_than_dimensions_that_can_be_solved_are_solved_as_print
     assert missed(weights, rows) <= 1.01 * TOLERANCE
 
 
+def ill_conditioned_set(rng: np.random.Generator) -> np.ndarray:
+    """Directions whose variances differ a thousandfold, as after dividing by eigenvalues that are noise."""
+    return rng.standard_normal((50, 60)) * np.exp(rng.standard_normal(60))
+
+
+def test_an_ill_conditioned_set_is_solved_as_printed(backend: Backend, rng: np.random.Generator) -> None:
+    rows = ill_conditioned_set(rng)
+    (weights,), result, _ = solve(backend, [rows])
+    assert to_numpy(result.ridge)[0] == 0
+    assert missed(weights, rows) <= 1.01 * TOLERANCE
+
+
+HARD = {
+    "one descriptor": lambda rng: rng.standard_normal((1, 8)),
+    "duplicates": lambda rng: np.repeat(rng.standard_normal((3, 8)), 40, axis=0),
+    "opposites": lambda rng: np.array([[1.0, 0.0], [-1.0, 0.0]]),
+    "one dimension": lambda rng: rng.standard_normal((50, 1)),
+    "few dimensions": lambda rng: rng.standard_normal((2000, 5)),
+    "on all sides": lambda rng: rng.standard_normal((500, 100)),
+    "of all lengths": lambda rng: rng.standard_normal((500, 100)) * np.exp(2 * rng.standard_normal((500, 1))),
+    "ill-conditioned": ill_conditioned_set,
+    "hopeless": lambda rng: rng.standard_normal((500, 600)) * np.exp(4 * rng.standard_normal(600)),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_no_image_needs_more_than_200_products(name: str, backend: Backend, rng: np.random.Generator) -> None:
+    y = backend.array(HARD[name](rng).astype(np.float32)[None])
+    products = []
+
+    def times(w):
+        products.append(w)
+        return (y @ (y.swapaxes(1, 2) @ w[..., None]))[..., 0]
+
+    real = backend.array(np.ones(y.shape[:2], bool))
+    result = democratic(times, real, diagonal=lambda _: (y * y).sum(-1), like_x=y)
+    assert len(products) <= 200
+    assert np.isfinite(to_numpy(result.weights)).all()
+    assert (to_numpy(result.weights) > 0).all()
+    assert to_numpy(result.residual)[0] <= 3e-3
+
+
 def test_nobody_votes(backend: Backend) -> None:
     y = backend.array(np.ones((1, 3)))
-    result = democratic(lambda w: w, backend.array(np.zeros((1, 3), bool)), like_x=y)
+    result = democratic(lambda w: w, backend.array(np.zeros((1, 3), bool)), diagonal=lambda _: y, like_x=y)
     np.testing.assert_array_equal(to_numpy(result.weights), 0)
 
 

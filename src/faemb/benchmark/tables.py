@@ -112,7 +112,7 @@ def ablation(choice: Choice) -> Iterator[Asked]:
     half = 45 * 46 // 4
     steps: dict[str, dict[str, Any]] = {
         "the paper, k-means anchors": {},
-        "anchors by Algorithm 1": {"embedding__anchors": paper.anchors, "embedding__mu": paper.fast_mu},
+        "anchors by Algorithm 1": {"embedding__anchor_learning": paper.anchor_learning, "embedding__mu": paper.fast_mu},
         "mu 1e-3": {"embedding__mu": 1e-3},
         "best of five k-means": {"embedding__restarts": released.restarts},
         "descriptors centred, of unit length before PCA": {"projection__unit_before": released.unit_before},
@@ -122,7 +122,7 @@ def ablation(choice: Choice) -> Iterator[Asked]:
         "truncation after aggregation, twice as much": {"whitening__discard": 0, "discard_after": 45 * 46},
         "no truncation": {"whitening__discard": 0},
         "half the truncation": {"whitening__discard": half},
-        "power law after rotation": {"rotation": Rotation(released.rotation), "finishing": released.order},
+        "power law after rotation": {"rotation": Rotation(released.rotation), "finishing": released.finishing},
         "+RN by whitening": {"rotation": Rotation(paper.rotation)},
         "+RN by rotation": {"rotation": Rotation(released.rotation)},
         "first-order terms too": {"embedding__linear_scale": 1.0},
@@ -134,7 +134,7 @@ def ablation(choice: Choice) -> Iterator[Asked]:
         },
     }
     for what, changes in steps.items():
-        encoder = preset("f-faemb-8", "paper").set_params(embedding__anchors="kmeans", embedding__mu=1e-2)
+        encoder = preset("f-faemb-8", "paper").set_params(embedding__anchor_learning="kmeans", embedding__mu=1e-2)
         yield Retrieval({"with": what}, _seeded(encoder.set_params(**changes), choice))
     yield Retrieval({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
 
@@ -152,7 +152,7 @@ def convergence(choice: Choice) -> Iterator[Asked]:
     for family in ("faemb", "f-faemb"):
         for mu in (1e-2, 1e-3):
             encoder = _preset(f"{family}-8", replace(choice, variant="paper"))
-            encoder.set_params(embedding__mu=mu, embedding__anchors="alternating")
+            encoder.set_params(embedding__mu=mu, embedding__anchor_learning="alternating")
             yield Convergence({"method": METHODS[family], "n": 8, "mu": mu}, encoder)
 
 

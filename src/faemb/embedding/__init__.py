@@ -1,4 +1,4 @@
-"""Local descriptors, embedded one by one: codings, Taylor terms, anchors, and the methods they make."""
+"""Embedding of local descriptors: codings, Taylor terms, anchors, and the methods composed of them."""
 
 from faemb.embedding.base import Embedding
 from faemb.embedding.methods import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation

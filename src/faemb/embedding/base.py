@@ -2,7 +2,7 @@
 
     phi(x) = [ a_j(x) * m(x - v_j) ]_{j = 1..n}
 
-Each method of the paper is this sentence with two words changed (methods.py).
+Each method of the paper is one choice of a and m (methods.py).
 """
 
 import math
@@ -38,8 +38,11 @@ class Embedding(Component, ABC):
     seed: int
     anchors_: Float[Array, "n d"]
 
-    def fit(self: E, descriptors: SetsLike) -> E:
-        """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array."""
+    def fit(self: E, descriptors: SetsLike, y: object = None) -> E:
+        """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array.
+
+        `y` is ignored.
+        """
         self.check_settings()
         self._learn(as_sets(descriptors).flat)
         return self
@@ -60,7 +63,11 @@ class Embedding(Component, ABC):
 
     def embed(self, x: MatrixLike) -> Embedded:
         """Phi of one image as an operator; N may be 0."""
-        return self.operator(as_matrix(x, "descriptors", width=self.width))
+        return self.operator(as_matrix(x, "descriptors", columns=self.descriptor_dimension))
+
+    def transform(self, x: MatrixLike) -> Float[Array, "N D"]:
+        """Phi of one image as a matrix: N x D numbers."""
+        return self.embed(x).dense()
 
     def operator(self, x: Float[Array, "*B N d"], real: Bool[Array, "*B N"] | None = None) -> Embedded:
         """Phi of checked descriptors, of one image or of a padded batch: the inner call of the encoder."""
@@ -75,7 +82,7 @@ class Embedding(Component, ABC):
         )
 
     @property
-    def width(self) -> int:
+    def descriptor_dimension(self) -> int:
         """d, the length of the descriptors that this was fitted on."""
         self.require_fitted()
         return int(self.anchors_.shape[1])
@@ -83,7 +90,7 @@ class Embedding(Component, ABC):
     @property
     def dimension(self) -> int:
         """D, the length of one embedded descriptor."""
-        return self.n_anchors * sum(term.width(self.width) for term in self.terms())
+        return self.n_anchors * sum(term.width(self.descriptor_dimension) for term in self.terms())
 
     @abstractmethod
     def coding(self, like_x: Array) -> Coding:

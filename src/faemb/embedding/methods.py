@@ -87,7 +87,7 @@ class VLAD(Embedding):
         return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
 
     def leading_components(self) -> int:
-        return self.width
+        return self.descriptor_dimension
 
     def with_anchors(self, anchors: MatrixLike) -> "VLAD":
         if self.local_axes:
@@ -107,7 +107,7 @@ class VLAD(Embedding):
         return self.anchors_[:0, :, None] * self.anchors_[:0, None, :]
 
     def _cell_axes(self, x: Float[Array, "m d"]) -> Float[Array, "n d d"]:
-        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the axes it has."""
+        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the original axes."""
         xp = namespace(x)
         assigned = self.coding(x).weights(x)
         axes = []
@@ -131,7 +131,7 @@ class VLAT(Embedding):
         return (Quadratic(),)
 
     def leading_components(self) -> int:
-        return Quadratic().width(self.width)
+        return Quadratic().width(self.descriptor_dimension)
 
 
 class Triangulation(Embedding):
@@ -147,7 +147,7 @@ class Triangulation(Embedding):
         return (Linear(),)
 
     def leading_components(self) -> int:
-        return self.width
+        return self.descriptor_dimension
 
 
 class Fisher(Embedding):
@@ -190,7 +190,7 @@ class TLCC(Embedding):
         return (*_scaled(Constant, self.constant_scale), Linear())
 
     def leading_components(self) -> int:
-        return self.width
+        return self.descriptor_dimension
 
     def check_settings(self) -> None:
         super().check_settings()
@@ -202,7 +202,7 @@ class _Taylor(Embedding):
     """What FAemb and FastFAemb share: everything but the coding.
 
     order: of the approximation, k = 1 or 2; constant_scale, linear_scale: s1 and s2 of [DC17, Eq. 17], at order 1
-    constant_scale is the s of Eq. 16; anchors: "kmeans", or "alternating" for Algorithm 1 from a k-means start;
+    constant_scale is the s of Eq. 16; anchor_learning: "kmeans", or "alternating" for Algorithm 1 from a k-means start;
     restarts: k-means runs, of which the best is kept. Also learned: `history_`, the objective of Algorithm 1 after
     each half-step.
     """
@@ -219,13 +219,13 @@ class _Taylor(Embedding):
         unit_residuals: bool = False,
         constant_scale: float = 0.0,
         linear_scale: float = 0.0,
-        anchors: str = "kmeans",
+        anchor_learning: str = "kmeans",
         restarts: int = 1,
         seed: int = DEFAULT_SEED,
     ) -> None:
         self.n_anchors, self.mu, self.order, self.unit_residuals = n_anchors, mu, order, unit_residuals
         self.constant_scale, self.linear_scale = constant_scale, linear_scale
-        self.anchors, self.restarts, self.seed = anchors, restarts, seed
+        self.anchor_learning, self.restarts, self.seed = anchor_learning, restarts, seed
 
     def coding(self, like_x: Array) -> FunctionApproximation | Ridge:
         return self.coding_type(self._beside("anchors_", like_x), mu=self.mu, order=self.order)
@@ -236,7 +236,7 @@ class _Taylor(Embedding):
         return (*_scaled(Constant, self.constant_scale), *_scaled(Linear, self.linear_scale), Quadratic())
 
     def leading_components(self) -> int:
-        return (Linear() if self.order == 1 else Quadratic()).width(self.width)
+        return (Linear() if self.order == 1 else Quadratic()).width(self.descriptor_dimension)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
         super().with_anchors(anchors)
@@ -246,7 +246,7 @@ class _Taylor(Embedding):
     def _learn(self, x: Float[Array, "m d"]) -> None:
         start = kmeans_anchors(x, self.n_anchors, seed=self.seed, restarts=self.restarts)
         self.with_anchors(start)
-        if self.anchors == "alternating":
+        if self.anchor_learning == "alternating":
             learned = learn_anchors(to_numpy(x), to_numpy(start), self._coding_on)
             self.anchors_ = like(learned.anchors, x)
             self.history_ = like(np.array(learned.history), x, dtype=namespace(x).float64)
@@ -261,7 +261,7 @@ class _Taylor(Embedding):
         require_number("mu", self.mu, above=0)
         require_number("constant_scale", self.constant_scale, least=0)
         require_number("linear_scale", self.linear_scale, least=0)
-        require_choice("anchors", self.anchors, ("kmeans", "alternating"))
+        require_choice("anchor_learning", self.anchor_learning, ("kmeans", "alternating"))
         if self.order == 1 and self.linear_scale:
             raise InputError("linear_scale belongs to order 2; at order 1 the linear term is the last, and unscaled")
 

@@ -22,7 +22,7 @@ class Embedded:
     """Phi for x of shape (N, d), or (B, N, d) with padded rows switched off by `real`.
 
     A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there. An image whose weights are
-    all zero costs nothing: in a batch that is solved in lockstep, the solved ones stand still.
+    all zero costs nothing: so do the converged images of a batch that is solved together.
     """
 
     def __init__(
@@ -100,22 +100,22 @@ class Embedded:
     def nonzero(self) -> Bool[Array, "*B N"]:
         """Which descriptors have an embedding that is not the zero vector.
 
-        Zero are padded rows, and descriptors that sit on every anchor that speaks for them.
+        Padded rows are zero, and descriptors that coincide with each of their active anchors.
         """
         xp = namespace(self._x)
         off_anchor = self._squared_lengths(slice(None), slice(None)) > 0
         alive = [(a != 0) & off_anchor if term.order else a != 0 for term, a in zip(self._terms, self._a, strict=True)]
         return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
 
-    def speaking(self) -> Bool[Array, "*B N n"]:
-        """Which anchors a descriptor has a coefficient for: elsewhere its row of Phi is zero."""
-        spoken = self._a[0] != 0
+    def active(self) -> Bool[Array, "*B N n"]:
+        """Which anchors have a coefficient other than 0 for a descriptor: its row of Phi is zero elsewhere."""
+        active = self._a[0] != 0
         for a in self._a[1:]:
-            spoken = spoken | (a != 0)
-        return self._out(spoken)
+            active = active | (a != 0)
+        return self._out(active)
 
     def _divided_by_length(self, a: Float[Array, "B N n"], order: int) -> Float[Array, "B N n"]:
-        """a / |r|^order, and 0 where the descriptor sits on the anchor: it has no direction from there."""
+        """a / |r|^order, and 0 where the descriptor coincides with the anchor: it has no direction from there."""
         if order == 0:
             return a
         xp = namespace(a)

@@ -1,4 +1,4 @@
-"""From the embedded descriptors of an image to one vector: a weight for each, and their weighted sum.
+"""Pooling of the embedded descriptors of an image into one vector: their sum, weighted by one of these methods.
 
 sum         every weight 1
 democratic  each descriptor contributes the same to the image's self-similarity (convex, matrix-free)
@@ -6,13 +6,14 @@ sinkhorn    the same with negative similarities set to zero and 10 Sinkhorn iter
 gmp         generalised max pooling: each descriptor is equally similar to the image vector
 """
 
+from functools import partial
+
 from jaxtyping import Float
 
 from faemb.arrays import Array, namespace
-from faemb.pooling.democratic import TOLERANCE, Democratic, democratic
+from faemb.pooling.democratic import TOLERANCE, Democratic, democratic, sinkhorn
 from faemb.pooling.generalised_max import generalised_max
 from faemb.pooling.gram import Gram
-from faemb.pooling.sinkhorn import sinkhorn
 from faemb.settings import require_choice
 
 POOLINGS = ("sum", "democratic", "sinkhorn", "gmp")
@@ -34,16 +35,18 @@ def weights(
 ) -> tuple[Float[Array, "B N"], Float[Array, " B"]]:
     """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
 
-    `tolerance` is how closely the democratic equation is met.
-    The ridge is 0 but for images whose democratic equation has no solution as printed (democratic.py).
+    `tolerance` is the largest residual of the democratic equation. The ridge is 0 except for images whose democratic
+    equation has no solution, or is not solved in the allowed number of steps (democratic.py).
     """
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "democratic":
-        solved = democratic(gram.times, gram.votes, like_x=like_x, tolerance=tolerance)
+        solved = democratic(
+            gram.times, gram.votes, diagonal=partial(gram.diagonal, like_x), like_x=like_x, tolerance=tolerance
+        )
         return solved.weights, solved.ridge
     if pooling == "sinkhorn":
         return sinkhorn(gram.kernel(), gram.votes), none
     if pooling == "gmp":
-        return generalised_max(gram.times, gram.votes, like_x=like_x), none
+        return generalised_max(gram.times, gram.votes, diagonal=gram.diagonal(like_x)), none
     return namespace(like_x).astype(gram.real, like_x.dtype), none

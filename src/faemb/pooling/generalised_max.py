@@ -10,23 +10,23 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 
 from faemb.arrays import Array, namespace
-from faemb.pooling.diagonal import mean_diagonal
 
 
 def generalised_max(
     times: Callable[[Array], Array],
     votes: Bool[Array, "B N"],
     *,
-    like_x: Array,
+    diagonal: Float[Array, "B N"],
     ridge: float = 1.0,
     tolerance: float = 1e-3,
     steps: int = 100,
 ) -> Float[Array, "B N"]:
-    """Weights; 0 for descriptors without a vote."""
-    xp = namespace(votes)
-    target = xp.astype(votes, like_x.dtype)
+    """Weights; 0 for descriptors without a vote. `diagonal` is K_ii, roughly."""
+    xp = namespace(diagonal)
+    target = xp.astype(votes, diagonal.dtype)
     weights = xp.zeros_like(target)
-    shift = ridge * mean_diagonal(times, target)
+    shift = ridge * xp.sum(diagonal * target, axis=1, keepdims=True)
+    shift = shift / xp.clip(xp.sum(target, axis=1, keepdims=True), min=1)
     r = p = target
     rr = start = xp.sum(r * r, axis=1, keepdims=True)
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Where the anchors come from: k-means, a Gaussian mixture, or the paper's alternating optimisation."""
+"""How anchors are learned: by k-means, a Gaussian mixture, or the paper's alternating optimisation."""
 
 from faemb.embedding.anchors.alternating import LearnedAnchors, learn_anchors
 from faemb.embedding.anchors.kmeans import kmeans_anchors

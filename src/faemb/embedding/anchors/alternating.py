@@ -121,7 +121,7 @@ class AnchorProblem:
 
     @cached_property
     def _parts(self) -> list[slice]:
-        """Few rows at a time: what is computed of them stays near the core."""
+        """Few rows at a time, so that temporaries stay in the cache."""
         return [slice(start, start + _ROWS) for start in range(0, len(self.x), _ROWS)]
 
     @cached_property

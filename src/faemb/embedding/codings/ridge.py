@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 
 from faemb.arrays import Array, float64, namespace
-from faemb.embedding.codings.base import Coding
-from faemb.embedding.codings.remainder import remainder_bounds
+from faemb.embedding.codings.base import Coding, remainder_bounds
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,9 @@
     min_g  1/2 |x - V'g|^2 + sum_j c_j |g_j|     s.t. 1'g = 1 (FAemb), or without the constraint (TLCC)
 
 All descriptors share the Hessian G = V V', so one factorisation serves every step of the alternating direction
-method of multipliers (ADMM), which finds who is zero and the signs of the rest; given these the optimum is one small
-linear system ("polishing"). Descriptors that do not yet pass the test of optimality go on from where they are.
-The problem is convex: passing the test (Karush, Kuhn, Tucker) is being the optimum.
+method of multipliers (ADMM). It finds which entries are zero and the signs of the others; given these, the optimum is
+one small linear system ("polishing"). Descriptors that do not pass the test of optimality get more steps. The problem
+is convex: a point that passes the test (Karush, Kuhn, Tucker) is the optimum.
 
 N descriptors, n anchors; q = X V' (N x n), c (N x n), everything in float64.
 """
