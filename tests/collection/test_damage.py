@@ -492,11 +492,13 @@ def test_a_collection_that_moves_alone_loses_sight_of_its_images_but_not_of_thei
 
 def test_what_others_keep_in_the_folder_is_not_touched(folder, root):
     theirs = ["my-notes.bin", "a-b.f32", ".swap.tmp", "notes-1.u8", "x.faiss", "vectors-final.f32", "index-a-b.faiss"]
+    theirs += ["fitted.faemb", "model-2.faemb", "index-1-final.faiss"]
     ours = ["vectors-7.f32", "short-0.f32", "codes-2.u8", "features-9.bin", "hnsw-3-5.faiss", ".0123456789abcdef.tmp"]
     for name in theirs + ours:
         (folder / name).write_text("precious")
     with Collection.open(folder) as collection:
         collection.remove(root / "photos" / "000.png")
+        assert collection.check(repair=True) == []
     assert [name for name in theirs if not (folder / name).exists()] == []
     assert [name for name in ours if (folder / name).exists()] == []
 

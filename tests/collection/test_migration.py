@@ -59,7 +59,7 @@ def assert_converted(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir() if path.name != "writer.lock") == [
         "catalogue.sqlite",
         "features-1.bin",
-        "model-2.faemb",
+        "model-format-2.faemb",
         "vectors-1.f32",
     ]
 
@@ -69,6 +69,14 @@ def test_version_1(folder):
         assert collection.migrated == f"{folder} was converted from format version 1 to 2"
         assert len(collection) == 5
     assert_converted(folder)
+
+
+def test_other_files_in_its_folder_are_kept(folder):
+    theirs = [folder / name for name in ("fitted.faemb", "model-2.faemb", "hnsw-1-mine.faiss")]
+    for file in theirs:
+        file.write_text("precious")
+    Collection.open(folder).close()
+    assert [file.read_text() for file in theirs] == ["precious"] * 3
 
 
 def test_a_converted_collection_can_be_changed(folder):

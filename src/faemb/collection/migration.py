@@ -70,7 +70,7 @@ def _version(catalogue: Catalogue) -> int:
 
 def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
     about = catalogue.about()
-    source, name = layout.folder / MODEL, "model-2.faemb"
+    source, name = layout.folder / MODEL, "model-format-2.faemb"
     before = _fingerprint_in(source)
     if about["model"] not in ("", before):
         raise FormatError(wrong_model(layout))
