@@ -40,7 +40,7 @@ class TestModels:
 
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_a_model_is_learned_from_few_images(self, tmp_path, count):
-        """A preset's encoder becomes as small as it must."""
+        """A preset's encoder becomes smaller."""
         for seed in range(count):
             picture(tmp_path / "photos" / f"{seed}.png", seed, size=(320, 240))
         picture(tmp_path / "later.png", 77, size=(320, 240))
