@@ -32,11 +32,11 @@ from small_collections import new_tiny_model, tiny_model, work_here
 class Ended(NamedTuple):
     killed: bool
     steps: int
-    """So many were made; 0 if it was killed."""
+    """Number of steps made; 0 if it was killed."""
     fault: str
     """The error that stopped the job, if one did."""
     told: list[str]
-    """What the job had said was done."""
+    """What the job has reported as done."""
 
 
 class Beside:
@@ -95,7 +95,7 @@ class Job:
         self._order, self._steps = order, 0
 
     def run(self) -> int:
-        """In the child: do it; what came of it is said in a file."""
+        """In the child: run the job and write the result to a file."""
         os.setsid()
         fault = ""
         sys.setprofile(self._count)
@@ -208,7 +208,7 @@ def repair(say: Callable[[str], None], folder: str) -> None:
 
 
 def build_index(say: Callable[[str], None], folder: str, image: str) -> None:
-    """Where there is room for nothing but the answer."""
+    """On a disk that has no room for the index."""
     with Collection.open(folder) as collection:
         collection.search(image)
         limited(500)
@@ -241,7 +241,7 @@ def hold(say: Callable[[str], None], folder: str, until: str) -> None:
 
 
 def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None:
-    """Much happens; at the end all is as it was."""
+    """Many changes that cancel out."""
     try:
         for place in (one, other) * 8:
             with Collection.open(folder) as collection:
@@ -273,7 +273,7 @@ JOBS = {
 
 
 def get_acquainted(places: Iterable[str]) -> None:
-    """Find the features of all pictures there, here and once: what a child finds out dies with it."""
+    """Compute the features of all pictures there in this process, so that every child has them."""
     extractor = tiny_model().extractor
     for place in map(Path, places):
         for file in place.rglob("*.png") if place.is_dir() else [place]:

@@ -15,7 +15,7 @@ PATIENCE = 120.0
 
 
 def living(session: int) -> list[int]:
-    """Processes of a session, less those that have ended and only wait to be asked."""
+    """Processes of a session without zombies."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -28,7 +28,7 @@ def living(session: int) -> list[int]:
 
 
 def wait_until(condition: Callable[[], Any], *, pause: float = 0.02) -> bool:
-    """Whether it has come true before patience was lost."""
+    """Whether the condition became true within PATIENCE seconds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:

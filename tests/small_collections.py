@@ -17,7 +17,7 @@ from pictures import picture, pixels
 from processes import one_after_the_other
 
 NAMES = ["a.png", "b.png", "c.jpg", "trip/d.png", "trip/e.png"]
-"""Of the images in the collection that most tests have."""
+"""Images of the collection that most tests use."""
 
 
 def new_tiny_model() -> Model:
@@ -32,7 +32,7 @@ def new_tiny_model() -> Model:
 
 @cache
 def tiny_model() -> Model:
-    """One that has learned; not to be changed."""
+    """A fitted model; tests must not change it."""
     model = new_tiny_model()
     return model.fit([model.extractor.extract(pixels(seed)).descriptors for seed in range(1000, 1008)])
 
@@ -87,7 +87,7 @@ def exported_vectors(collection: Collection, tmp_path: Path) -> dict[str, np.nda
 
 
 def touch(path: Path) -> None:
-    """The same content at another time."""
+    """Change the modification time only."""
     status = path.stat()
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 5_000_000_000))
 
@@ -121,7 +121,7 @@ def working_here() -> Iterator[None]:
 
 
 def make_collection(folder: Path, names: Iterable[str]) -> Path:
-    """Images `photos` and their collection `photos.faemb`; all that is relative in them, so that they can be copied."""
+    """Images `photos` and their collection `photos.faemb`; with relative names, so that both can be copied."""
     for seed, name in enumerate(names):
         picture(folder / "photos" / name, seed)
     with working_here(), Collection.create(folder / "photos.faemb", tiny_model()) as made:

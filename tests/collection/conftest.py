@@ -15,7 +15,7 @@ from small_collections import NAMES, make_collection, tiny_model, work_here
 
 @pytest.fixture(scope="module", autouse=True)
 def in_one_thread(one_thread: None) -> None:
-    """All that is computed here is small."""
+    """Arrays are small here: one thread is fastest."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def serial(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def model() -> Model:
-    """One that has learned; not to be changed."""
+    """A fitted model; tests must not change it."""
     return tiny_model()
 
 

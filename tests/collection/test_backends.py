@@ -23,7 +23,7 @@ Kind = type[Backend]
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Threads of a library that wait for each other are slow where there is other work to do."""
+    """faiss threads that wait for each other are slow on a busy machine."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     yield
@@ -114,7 +114,7 @@ class TestContract:
         assert index_files(tmp_path) == []
 
     def test_removed_slots_are_never_returned(self, kind, rng, tmp_path):
-        """Not even if they are the nearest of all; places are counted among the slots in use."""
+        """Not even if they are the nearest; results are positions among the slots in use."""
         data = points(rng, 100)
         view_of(tmp_path, data).search(data, 1, kind)
         dead = tuple(range(0, 100, 3))
@@ -178,7 +178,7 @@ def test_without_the_extra_the_exact_search_works(rng, tmp_path, monkeypatch):
 
 
 def test_an_image_and_its_copy_have_similarity_one(rng, tmp_path):
-    """Not a little more or less, as products of float32 give it: a threshold of 1 finds copies."""
+    """Exactly 1 in spite of float32 rounding: a threshold of 1 finds copies."""
     data = points(rng, 200, 999)
     for how in (None, HNSW):
         found = view_of(tmp_path, data).search(data, 1, how)
@@ -225,7 +225,7 @@ class TestFiles:
         assert index_files(tmp_path) == [f"{kind.name}-1-{sizes[-1]}.faiss"]
 
     def test_it_is_used_on_when_the_last_slots_have_died(self, kind, rng, tmp_path, monkeypatch):
-        """A slot is never used for another image before compaction, so that what the index knows stays true."""
+        """A slot is never used for another image before compaction, so that an index stays valid."""
         data, sizes = points(rng, 80), count_builds(monkeypatch, kind)
         view_of(tmp_path, data).search(data, 1, kind)
         shorter = view_of(tmp_path, data[:70], dead=(3,))
@@ -309,7 +309,7 @@ def test_an_unknown_kind_is_refused():
 
 
 def test_few_answers_are_chosen_from_many_candidates(rng, tmp_path, monkeypatch):
-    """Dead slots that an index still knows cost no candidates."""
+    """Slots of removed images do not count as candidates."""
     asked: list[int] = []
     search = HNSW.candidates
     monkeypatch.setattr(HNSW, "candidates", lambda self, q, count: asked.append(count) or search(self, q, count))

@@ -1,4 +1,4 @@
-"""The catalogue: every change whole or not at all, seen by others only when it is true; and files that are none."""
+"""The catalogue: transactions, what other processes see, and files that are not catalogues."""
 
 import os
 import shutil
@@ -196,7 +196,7 @@ class TestImages:
 
     @pytest.mark.parametrize(("most", "paths"), [(1, "a"), (9, "a"), (10, "ab"), (14, "ab"), (15, "abc"), (99, "abc")])
     def test_what_waits_has_so_many_features_in_all(self, catalogue, most, paths):
-        """The first image comes however many it has: else it would wait for ever."""
+        """The first image is always taken, however many features it has: else it would never be encoded."""
         for name in "abc":
             catalogue.put(image(name, features=5))
         assert [entry.path for entry in catalogue.waiting(10, most)] == list(paths)
@@ -252,7 +252,7 @@ class TestImages:
 
 
 class TestPlaces:
-    """A slot that was used is not used again before compaction: someone may still look at it."""
+    """A slot that was used is not used again before compaction: a reader may still use it."""
 
     def test_the_next_is_beyond_all_that_were_used(self, catalogue):
         assert (catalogue.free_slot(), catalogue.free_offset()) == (0, 0)
@@ -272,7 +272,7 @@ class TestPlaces:
         assert (catalogue.free_slot(), catalogue.free_offset()) == (3, 99)
 
     def test_what_is_named_is_never_written_over(self, catalogue):
-        """Whatever else was said."""
+        """Even if the recorded numbers are smaller."""
         put(catalogue, "a")
         catalogue.place(1, 7, 1)
         assert (catalogue.free_slot(), catalogue.free_offset()) == (8, 20)

@@ -1,4 +1,4 @@
-"""Collections that are damaged, moved, or out of room: it is told, never guessed, and what can be derived is mended."""
+"""Collections that are damaged, moved, or on a full disk: faults are reported, and what can be derived is repaired."""
 
 import os
 import random
@@ -62,7 +62,7 @@ def bare(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def vectors(original: Path) -> dict[str, np.ndarray]:
-    """As they should be."""
+    """The vectors of the undamaged collection."""
     with Collection.open(original / "c.faemb") as collection:
         return vectors_of(collection)
 
@@ -175,7 +175,7 @@ def test_another_model_is_refused(folder, root):
 
 
 def test_bits_that_flip_in_the_catalogue_are_told_or_change_nothing(folder, root, tmp_path, vectors):
-    """Whatever happens, it is no traceback; what answers at all answers with a true score."""
+    """There is never an unexpected error, and a search that succeeds gives true scores."""
     whole, chances = (folder / "catalogue.sqlite").read_bytes(), random.Random(3)  # noqa: S311
     with Collection.open(folder) as collection:
         query = collection.features(root / "photos" / "001.png")
@@ -310,7 +310,7 @@ def test_a_repair_of_what_is_whole_changes_nothing(folder, vectors):
 
 
 def test_a_repair_that_is_stopped_is_ended_by_the_next(folder, vectors, monkeypatch):
-    """At its worst moment: the vector is known to be bad, and not yet made again."""
+    """After the damaged vector was dropped and before it is computed again."""
     flip(folder / "vectors-1.f32")
     monkeypatch.setattr(writing.Writer, "encode", lambda *how: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -359,7 +359,7 @@ def test_a_damaged_index_is_made_again(folder, root, kind, damage):
 
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.9, 1.0])
 def test_a_check_reads_the_index_too(folder, root, place):
-    """A search could only notice that it finds less."""
+    """A search does not notice this damage."""
     pytest.importorskip("faiss")
     with Collection.open(folder) as collection:
         (before,) = collection.search(root / "photos" / "001.png", index="hnsw")
@@ -408,7 +408,7 @@ def test_a_collection_for_which_there_is_no_room_is_made_later(beside, tmp_path,
 
 
 def test_compaction_waits_for_room_and_leaves_nothing_behind(beside, folder, root):
-    """It comes after a change that is done already, and must not make that fail."""
+    """Compaction follows a change that is complete, which must not fail because of it."""
     more = pictures(root / "more", range(20, 36))
     assert beside.run("add", folder, more).fault == ""
     before = sorted(file.name for file in folder.iterdir())
@@ -492,11 +492,13 @@ def test_a_collection_that_moves_alone_loses_sight_of_its_images_but_not_of_thei
 
 def test_what_others_keep_in_the_folder_is_not_touched(folder, root):
     theirs = ["my-notes.bin", "a-b.f32", ".swap.tmp", "notes-1.u8", "x.faiss", "vectors-final.f32", "index-a-b.faiss"]
+    theirs += ["fitted.faemb", "model-2.faemb", "index-1-final.faiss"]
     ours = ["vectors-7.f32", "short-0.f32", "codes-2.u8", "features-9.bin", "hnsw-3-5.faiss", ".0123456789abcdef.tmp"]
     for name in theirs + ours:
         (folder / name).write_text("precious")
     with Collection.open(folder) as collection:
         collection.remove(root / "photos" / "000.png")
+        assert collection.check(repair=True) == []
     assert [name for name in theirs if not (folder / name).exists()] == []
     assert [name for name in ours if (folder / name).exists()] == []
 

@@ -103,7 +103,7 @@ def test_an_approximate_index_finds_the_same_few(rng, tmp_path):
 
 
 def test_a_group_larger_than_the_neighbours_that_are_looked_at(tmp_path):
-    """Each sees 32 others only, and yet they hold together."""
+    """Each image is compared with 32 others only."""
     view = view_of(tmp_path, np.ones((100, 4)))
     ((members, score),) = connected(links(view, 0.9))
     assert sorted(members) == list(range(100))
@@ -220,7 +220,7 @@ def test_a_wrong_threshold_is_refused(edited, threshold):
 
 
 def test_images_of_the_night(tmp_path):
-    """One spot of light each: too little to say that they show the same, unless one is the copy of the other."""
+    """One spot of light each: too few features to link them, except copies."""
     for name, place in {"a": (40, 40), "b": (60, 30), "c": (30, 50)}.items():
         night = np.zeros((90, 120), np.uint8)
         cv2.circle(night, place, 9, 255, -1)

@@ -34,7 +34,7 @@ def collection(tmp_path_factory) -> Iterator[Collection]:
 
 @pytest.fixture(scope="module")
 def expected(collection) -> dict[str, np.ndarray]:
-    """Path to vector, by the book."""
+    """Path to vector, from the view."""
     view = collection.view()
     known = {entry.slot: entry.path for entry in collection.entries()}
     return {str(collection.layout.path_of(known[int(slot)])): view.vectors[slot] for slot in view.slots}

@@ -1,4 +1,4 @@
-"""Collections whose writers are killed: nothing that was done is lost, and the same call again ends as if nothing was.
+"""Collections whose writers are killed: no completed work is lost, and the same call again gives the same result.
 
 Most kills are at chosen steps of a job (see `process_beside`), so that they fall between a write and its commit too;
 some at random moments; some hit the real command with its workers.
@@ -158,7 +158,7 @@ def test_a_job_that_is_killed_at_random_moments_and_goes_on_each_time(stage):
 
 
 def test_a_repair_that_is_killed_at_any_step(stage):
-    """Whatever is left of the damage is found again."""
+    """The next repair finds the remaining damage."""
     base, expected = damaged(stage), held_before(stage.root / "few")
     scenario = Scenario("repair", base)
     whole = stage.beside.run("repair", stage.copy(scenario, "undisturbed"))
@@ -214,7 +214,7 @@ def held_before(base: Path | None) -> Held:
 
 
 def finish(stage: Stage, scenario: Scenario, folder: Path, expected: Held) -> None:
-    """What has been gathered is not gathered again."""
+    """Images whose features are stored are not described again."""
     held = entries_of(folder)
     ended = stage.beside.run(scenario.job, folder, *scenario.arguments)
     already = scenario.job == "remove" and not any("more/" in name for name in held)
@@ -238,7 +238,7 @@ def entries_of(folder: Path) -> dict[str, tuple[int, str]]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path):
-    """Five kills of one collection's commands: each is started again, and at the end nothing shows of it."""
+    """Five kills of one collection's commands: each is started again, and the result is the undisturbed one."""
     photos, folder = pictures(tmp_path / "photos", range(8)), tmp_path / "c.faemb"
     more = pictures(tmp_path / "more", range(20, 45), size=(64, 48))
     tiny_model().save(tmp_path / "tiny.faemb")
@@ -283,7 +283,7 @@ def size(file: Path) -> int:
 
 
 def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
-    """Its orphaned workers, which find out a little later, do not hold the lock."""
+    """Its orphaned workers, which end a little later, do not hold the lock."""
     run = subprocess.Popen([COMMAND, *arguments, "--quiet"], start_new_session=True)  # noqa: S603
     try:
         assert wait_until(lambda: len(living(run.pid)) >= 4)  # itself, a tracker of resources, two workers
@@ -299,7 +299,7 @@ def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
 
 
 def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
-    """Kill the command and all its workers at once as soon as something is so; the collection is whole afterwards.
+    """Kill the command and all its workers at once as soon as the condition holds; the collection is whole afterwards.
 
     False if it has ended by itself.
     """

@@ -1,6 +1,7 @@
 """What a collection learns from its images, from how few; and models that are used without one."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from faemb.collection import Collection, Model, encode_images, fit_model, new_model
 from faemb.embedding import VLAD
 from faemb.encoder import Encoder
-from faemb.errors import FormatError, InputError
+from faemb.errors import FormatError, InputError, MissingExtraError
 from faemb.features import HessianAffine
 from faemb.presets import preset
 from faemb.projection import Projection
@@ -28,6 +29,22 @@ class TestModels:
                 answers.append(made.search(photos / "a.png"))
         assert answers[0] == answers[1]
 
+    def test_a_device_that_needs_pytorch(self, collection, photos, monkeypatch):
+        monkeypatch.setitem(sys.modules, "torch", None)
+        with Collection.open(collection.layout.folder, device="cuda") as opened:
+            with pytest.raises(MissingExtraError, match="device='cuda' needs the extra 'torch'"):
+                opened.search(photos / "a.png")
+            assert len(opened) == 5
+
+    def test_another_device_gives_the_same_answers(self, tmp_path, collection, photos, model):
+        pytest.importorskip("torch")
+        expected = collection.search(photos / "a.png")[0].hits
+        with Collection.create(tmp_path / "new.faemb", model, device="torch:cpu") as made:
+            made.add(photos)
+            hits = made.search(photos / "a.png")[0].hits
+        assert [hit.path for hit in hits] == [hit.path for hit in expected]
+        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+
     def test_another_model_is_refused(self, collection, photos):
         collection.close()
         extractor = new_tiny_model().extractor
@@ -40,7 +57,7 @@ class TestModels:
 
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_a_model_is_learned_from_few_images(self, tmp_path, count):
-        """A preset's encoder becomes as small as it must."""
+        """A preset's encoder becomes smaller."""
         for seed in range(count):
             picture(tmp_path / "photos" / f"{seed}.png", seed, size=(320, 240))
         picture(tmp_path / "later.png", 77, size=(320, 240))

@@ -114,7 +114,7 @@ def test_a_writer_that_fails_lets_go(folder, photos):
 
 
 def test_of_two_that_make_the_same_collection_one_is_turned_away(tmp_path, monkeypatch):
-    """The second comes while the first is at it."""
+    """The second writer starts while the first is working."""
     told: list[str] = []
     create = Catalogue.create
 
@@ -198,7 +198,7 @@ def test_what_a_reader_has_mapped_is_not_written_over(folder, photos, tmp_path):
 
 
 def test_an_index_never_stands_for_images_that_came_later(folder, photos, tmp_path, monkeypatch):
-    """It knows the first N slots: those of removed images too, and they stay theirs."""
+    """It covers the first N slots, also those of removed images, which are not used again."""
     pytest.importorskip("faiss")
     monkeypatch.setattr(reading, "_AT_LEAST", 1)
     monkeypatch.setattr(reading, "_MORE", 1)
@@ -296,7 +296,7 @@ def test_a_reader_that_came_before_the_model_had_learned(tmp_path, photos):
 
 
 def test_a_folder_that_cannot_be_read_does_not_take_its_images_out(folder, photos, monkeypatch):
-    """A drive that stumbles must not cost a collection."""
+    """A read error must not remove images."""
     picture(photos / "below" / "a.png", 50)
     with Collection.open(folder) as collection:
         collection.add(photos)

@@ -157,7 +157,7 @@ def test_a_file_that_is_none_is_explained(tmp_path):
 
 
 def test_a_smaller_encoder_for_fewer_descriptors():
-    """Ever larger with more of them, and never larger than asked for."""
+    """The size grows with their number, up to the size asked for."""
     sizes = []
     for count in (0, 10, 36, 135, 136, 272, 1055, 1056, 2112, 4224, 10**6):
         encoder = shrunk(preset("small"), count)

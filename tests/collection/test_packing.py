@@ -110,7 +110,7 @@ def test_other_bytes_are_refused(content):
 
 
 def signed(content: bytes) -> bytes:
-    """As if whoever wrote this had meant it."""
+    """Content with a valid checksum."""
     return struct.pack("<4sI", b"flf1", zlib.crc32(content)) + content
 
 
@@ -127,7 +127,7 @@ def test_more_features_than_there_are_bytes_are_refused(count, width):
 
 
 def test_bytes_that_swell_are_not_swollen(monkeypatch):
-    """A hundred kilobytes that would become a hundred megabytes, said to be one feature."""
+    """A hundred kilobytes that would become a hundred megabytes, stated to be one feature."""
     made: list[int] = []
     inflater = zlib.decompressobj
 

@@ -29,19 +29,14 @@ class TestSearching:
             assert [names_below(answer.hits, photos) for answer in answers] == [[name] for name in NAMES]
             assert {hit.score for answer in answers for hit in answer.hits} == {1.0}
 
-    @pytest.mark.parametrize("index", ["exact", "hnsw", "ivf-pq", "binary"])
-    def test_with_the_default_model_too(self, tmp_path, index):
+    def test_with_the_default_model_too(self, tmp_path):
         """Democratic pooling is iterative, and a query is encoded alone."""
-        if index != "exact":
-            pytest.importorskip("faiss")
         for seed in range(12):
             picture(tmp_path / "photos" / f"{seed}.png", seed, size=(160 + 8 * seed, 120))
         with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=200))) as made:
             made.add(tmp_path / "photos")
             for image in (tmp_path / "photos").iterdir():
-                assert [(hit.path, hit.score) for hit in made.search(image, threshold=1, index=index)[0].hits] == [
-                    (image, 1.0)
-                ]
+                assert [(hit.path, hit.score) for hit in made.search(image, threshold=1)[0].hits] == [(image, 1.0)]
 
     def test_features_as_the_extractor_gives_them_are_rounded_too(self, collection, photos):
         fresh = collection.model.extractor.extract(photos / "a.png")

@@ -1,4 +1,4 @@
-"""Collections: pictures in a folder on disk that can be searched, added to and removed from, for years."""
+"""Collections: searchable sets of images in a folder on disk, which can be changed at any time."""
 
 from faemb.collection.collection import Collection
 from faemb.collection.model import Model, new_model

@@ -226,7 +226,7 @@ class Catalogue:
             marks = ", ".join("?" * len(part))
             found.update(self._all(f"select id, path from images where id in ({marks})", *part))  # noqa: S608
         for image in wanted:
-            if image not in found:
+            if not isinstance(found.get(image), str):
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
         return found
 

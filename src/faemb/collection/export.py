@@ -31,12 +31,10 @@ def export_vectors(view: View, paths: Sequence[Path], folders: Iterable[Path], o
     elif form == "faiss":
         _write_faiss(view, out)
         _write_names(out, names)
-    elif form == "hloc-h5":
+    else:
         base = picture_folder(paths, folders)
         relative = [path.relative_to(base).as_posix() for path in paths]
         _write_hloc(out, zip(relative, (vectors[slot] for slot in view.slots), strict=True))
-    else:
-        raise InputError(f"format is {form!r}; expected one of {', '.join(FORMATS)}")
 
 
 def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:

@@ -18,9 +18,8 @@ MODEL = "model.faemb"
 LOCK = "writer.lock"
 
 _GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
-_MODEL = re.compile(r"model(?:-\d+)?\.faemb")
 _UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)")
-"""Temporary files, and files of format version 1. No other file of the user's folder is ever deleted."""
+"""Temporary files, and files of format version 1. Other files in the folder belong to the user and are kept."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")
 
@@ -52,7 +51,9 @@ class Layout:
         return self.folder / f"{kind}-{generation}-{covered}.faiss"
 
     def indexes(self, generation: int) -> list[Path]:
-        return sorted(self.folder.glob(f"*-{generation}-*.faiss"))
+        return [
+            path for path in sorted(self.folder.glob(f"*-{generation}-*.faiss")) if _GENERATION.fullmatch(path.name)
+        ]
 
     def stale(self, generation: int) -> list[Path]:
         """Files left behind by an earlier generation or format version, or by a process that was killed."""
@@ -80,8 +81,8 @@ class Layout:
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
 
     def _is_stale(self, name: str, generation: int) -> bool:
-        if _MODEL.fullmatch(name):
-            return name != self._model
+        if name == MODEL:
+            return self._model != MODEL
         of_generation = _GENERATION.fullmatch(name)
         if of_generation is not None:
             return str(generation) not in of_generation.groups()

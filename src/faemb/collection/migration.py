@@ -44,8 +44,8 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
         return None
     try:
         with only_writer(layout):
-            version = _version(catalogue)  # another process may have converted it meanwhile
             with catalogue.change():
+                version = _version(catalogue)  # another process may have converted it meanwhile
                 for step in range(version, VERSION):
                     STEPS[step](layout, catalogue)
             layout_of(layout, catalogue).sweep(int(catalogue.about()["generation"]))
@@ -56,7 +56,7 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
             f"{layout.folder} has format version {version} and must be converted to version {VERSION} "
             f"before it can be used: {error}"
         ) from error
-    return f"{layout.folder} was converted from format version {version} to {VERSION}"
+    return f"{layout.folder} was converted from format version {version} to {VERSION}" if version < VERSION else None
 
 
 def layout_of(layout: Layout, catalogue: Catalogue) -> Layout:
@@ -70,7 +70,7 @@ def _version(catalogue: Catalogue) -> int:
 
 def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
     about = catalogue.about()
-    source, name = layout.folder / MODEL, "model-2.faemb"
+    source, name = layout.folder / MODEL, "model-format-2.faemb"
     before = _fingerprint_in(source)
     if about["model"] not in ("", before):
         raise FormatError(wrong_model(layout))
