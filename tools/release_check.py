@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -24,15 +25,22 @@ WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 
 def interpreter(version: str) -> str | None:
     """An executable of this Python version: on the PATH, from pyenv, or from uv."""
+    return next(filter(_runs, _candidates(version)), None)
+
+
+def _candidates(version: str) -> Iterator[str]:
     if found := shutil.which(f"python{version}"):
-        return found
+        yield found
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    if builds := sorted(pyenv.glob(f"versions/{version}.*/bin/python")):
-        return str(builds[-1])
+    yield from map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True))
     if uv := shutil.which("uv"):
         answer = subprocess.run([uv, "python", "find", version], capture_output=True, text=True)
-        return answer.stdout.strip() or None
-    return None
+        yield answer.stdout.strip()
+
+
+def _runs(candidate: str) -> bool:
+    """Not every name on the PATH does: pyenv puts a script there for versions that are not activated."""
+    return bool(candidate) and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0
 
 
 def lowest_versions() -> list[str]:

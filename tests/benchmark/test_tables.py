@@ -321,7 +321,7 @@ class TestDistractors:
             name = f"9{path.stem}01.png" if path.stem.isdigit() else "999901.png"  # groups without a query
             if path.stem != "broken":
                 shutil.copy(path, together / name)
-        whole = Workbench(open_dataset(together), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
+        whole = Workbench(open_dataset(together), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
         assert len(whole.dataset.queries) == len(bench.dataset.queries)
         assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
         assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
