@@ -12,6 +12,7 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -32,6 +33,8 @@ class Component:
     baseline: ClassVar[Mapping[str, object]] = {}
     """Settings that were added after the first release, with the value that reproduces the behaviour before them."""
     registry: ClassVar[dict[str, type["Component"]]] = {}
+    _digests: Mapping[str, tuple[Array, str]] = MappingProxyType({})
+    """Learned arrays that were hashed, with their digests."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -132,25 +135,26 @@ class Component:
 
     def digests(self) -> dict[str, str]:
         """A digest of the content of each learned array; hashed once, however often it is asked for."""
-        known: dict[str, tuple[Array, str]] = self.__dict__.setdefault("_digests", {})
+        found = {}
         for name, array in self.learned_arrays().items():
-            if name not in known or known[name][0] is not array:
-                known[name] = array, digest_of(array)
-        return {name: known[name][1] for name in self.learned_arrays()}
+            hashed, digest = self._digests.get(name, (None, ""))
+            found[name] = digest if hashed is array else digest_of(array)
+            self.set_learned(name, array, found[name])
+        return found
 
     def set_learned(self, name: str, array: Array, digest: str) -> None:
         """Set a learned array whose digest is known, so that it is not hashed again."""
         setattr(self, name, array)
-        self.__dict__.setdefault("_digests", {})[name] = array, digest
+        self._digests = {**self._digests, name: (array, digest)}
 
     def to(self: C, device: str) -> C:
         """Move what was learned to "cpu" (NumPy), or to a PyTorch device such as "cuda"."""
-        known = self.__dict__.get("_digests", {})
         for name, array in self.learned_arrays().items():
-            moved = on_device(array, device)
-            if name in known and known[name][0] is array:
-                known[name] = moved, known[name][1]
-            setattr(self, name, moved)
+            hashed, digest = self._digests.get(name, (None, ""))
+            if hashed is array:
+                self.set_learned(name, on_device(array, device), digest)
+            else:
+                setattr(self, name, on_device(array, device))
         for part in self.learned_parts().values():
             part.to(device)
         return self

@@ -207,9 +207,9 @@ def test_whitenings_share_the_statistics_of_their_embedding(place, tmp_path, mon
     for each, whole in zip(learned, expected, strict=True):
         got = bench.fitted(each)
         np.testing.assert_allclose(
-            got.whitening.matrix_, whole.whitening.matrix_, atol=1e-5 * whole.whitening.matrix_.max()
+            got.whitening_.matrix_, whole.whitening_.matrix_, atol=1e-5 * whole.whitening_.matrix_.max()
         )
-        np.testing.assert_array_equal(got.embedding.anchors_, whole.embedding.anchors_)
+        np.testing.assert_array_equal(got.embedding_.anchors_, whole.embedding_.anchors_)
 
 
 def test_rotation_of_sinkhorn_pooling_is_learned_from_democratically_pooled_images(bench, place, tmp_path):
@@ -278,10 +278,10 @@ def test_the_same_queries_in_another_order_are_other_data(place, tmp_path):
 def test_statistics_that_were_deleted_are_computed_again(bench, place, tmp_path):
     other = Workbench(bench.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     stem = stem_of(tiny(preset("f-faemb-8")))
-    before = other.fitted(stem).whitening.matrix_
+    before = other.fitted(stem).whitening_.matrix_
     for path in (tmp_path / "cache").rglob("spectrum.npz"):
         path.unlink()
-    np.testing.assert_array_equal(other.fitted(stem).whitening.matrix_, before)
+    np.testing.assert_array_equal(other.fitted(stem).whitening_.matrix_, before)
 
 
 def test_a_box_selects_features_of_the_query(place, tmp_path):

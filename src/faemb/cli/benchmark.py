@@ -27,6 +27,13 @@ def benchmark(
     table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLES}.")] = None,
     preset: Annotated[str | None, value("NAME", "One preset instead of a table, such as f-faemb-16.")] = None,
     variant: Variant = None,
+    pooling: Annotated[
+        str | None,
+        value(
+            "NAME",
+            "Pooling of all rows: democratic, sinkhorn (the paper's), sum or gmp; that of each row if not given.",
+        ),
+    ] = None,
     rotation: Annotated[bool, flag("With --preset: add rotation normalisation (+RN).", "--rotation")] = False,
     large: Annotated[
         bool, flag("Include the rows of about 16,000 dimensions, which take hours without a GPU.", "--large")
@@ -63,6 +70,7 @@ def benchmark(
         table=table,
         preset=preset,
         variant=variant,
+        pooling=pooling,
         rotation=rotation,
         large=large,
         kind=kind,

@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, counted, result, warning
-from faemb.cli.options import AsJson, Box, Device, InCollection, Index, Jobs, Output, Page, Quiet, argument, flag, value
+from faemb.cli.options import (
+    AsJson,
+    Box,
+    Device,
+    InCollection,
+    Index,
+    Jobs,
+    Output,
+    Page,
+    Quiet,
+    argument,
+    flag,
+    opened,
+    value,
+)
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Group, Info
@@ -31,12 +45,11 @@ def search(
 
     Example: faemb search photos.faemb query.jpg --top 5 --html results.html
     """
-    from faemb.collection import Collection
     from faemb.features import parse_box
 
     region = parse_box(box) if box is not None else None
-    with Collection.open(collection, device=device) as opened:
-        answers, faults = opened.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
+    with opened(collection, device=device) as photos:
+        answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
     for fault in faults:
         warning(fault)
     if html is not None:
@@ -61,10 +74,9 @@ def duplicates(
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection) as opened, Live(output.quiet) as progress:
-        groups = opened.duplicates(threshold=threshold, index=index, progress=progress)
+    with opened(collection) as photos, Live(output.quiet) as progress:
+        groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
     if html is not None:
         from faemb.pages.contact_sheet import groups_page
         from faemb.pages.document import save_page
@@ -84,10 +96,9 @@ def remove(
 
     Example: faemb remove photos.faemb photos/blurred.jpg
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection) as opened:
-        count = opened.remove(images)
+    with opened(collection) as photos:
+        count = photos.remove(images)
     output.show({"removed": count}, [f"{counted(count)} removed from {collection}"])
 
 
@@ -96,10 +107,9 @@ def info(collection: InCollection, json: AsJson = False) -> None:
 
     Example: faemb info photos.faemb
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection) as opened:
-        known = opened.info()
+    with opened(collection) as photos:
+        known = photos.info()
     Output(json).show(asdict(known), _info_lines(collection, known))
 
 
@@ -117,11 +127,10 @@ def check(
 
     Example: faemb check photos.faemb
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection, device=device) as opened, Live(output.quiet) as progress:
-        faults = opened.check(repair=repair, jobs=jobs, progress=progress)
-        remaining = opened.check() if repair and faults else faults
+    with opened(collection, device=device) as photos, Live(output.quiet) as progress:
+        faults = photos.check(repair=repair, jobs=jobs, progress=progress)
+        remaining = photos.check() if repair and faults else faults
     for fault in faults:
         warning(fault)
     value = {"faults": faults, "remaining": remaining}
@@ -140,10 +149,9 @@ def export(
 
     Example: faemb export photos.faemb --format faiss --out photos.faiss
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection) as opened:
-        count = opened.export(out, form)
+    with opened(collection) as photos:
+        count = photos.export(out, form)
     if not quiet:
         result(f"vectors of {counted(count)} written to {out}")
 

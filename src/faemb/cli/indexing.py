@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, counted, warning
-from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, value
+from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, opened, value
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
@@ -50,10 +50,9 @@ def add(collection: InCollection, images: Images, *, device: Device = "cpu", job
 
     Example: faemb add photos.faemb more-photos
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection, device=device) as opened:
-        _change(opened, partial(opened.add, images, jobs=jobs), output)
+    with opened(collection, device=device) as photos:
+        _change(photos, partial(photos.add, images, jobs=jobs), output)
 
 
 def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
@@ -61,10 +60,9 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
     Example: faemb update photos.faemb
     """
-    from faemb.collection import Collection
 
-    with Collection.open(collection, device=device) as opened:
-        _change(opened, partial(opened.update, jobs=jobs), output)
+    with opened(collection, device=device) as photos:
+        _change(photos, partial(photos.update, jobs=jobs), output)
 
 
 def fit(

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from faemb.cli.console import print_json, result
+from faemb.cli.console import print_json, result, warning
 
 if TYPE_CHECKING:
-    from faemb.collection import Model
+    from faemb.collection import Collection, Model
     from faemb.features import Extractor
 
 
@@ -123,6 +123,16 @@ class ModelOptions(ExtractorOptions):
         from faemb.collection import new_model
 
         return new_model(self.extractor(), self.preset, self.variant).to(device)
+
+
+def opened(folder: Path, device: str = "cpu") -> "Collection":
+    """The collection in a folder; a conversion from an older format is reported."""
+    from faemb.collection import Collection
+
+    collection = Collection.open(folder, device=device)
+    if collection.migrated is not None:
+        warning(collection.migrated)
+    return collection
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
