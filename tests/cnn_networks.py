@@ -69,7 +69,8 @@ def tokens(patch: int = 7, prefix: int = 1) -> onnx.ModelProto:
 
 def network(model: onnx.ModelProto, **settings: Any) -> Network:
     """Plain pixels 0..1 in RGB unless said otherwise."""
-    net = Network(**{"channels": "rgb", "mean": 0.0, "std": 255.0} | settings)
+    plain: dict[str, Any] = {"channels": "rgb", "mean": 0.0, "std": 255.0}
+    net = Network(**plain | settings)
     net.program_ = np.frombuffer(model.SerializeToString(), np.uint8)
     return net
 

@@ -91,7 +91,7 @@ def test_float32_vectors_give_a_float32_map(backend: Backend, x: np.ndarray) -> 
 
 def test_no_vectors_give_no_codes(backend: Backend, x: np.ndarray) -> None:
     codes = to_numpy(ITQ(16, iterations=3).fit(backend.array(x)).encode(backend.array(x[:0])))
-    assert (codes.shape, codes.dtype) == ((0, 2), np.uint8)
+    assert (codes.shape, codes.dtype) == ((0, 2), np.dtype(np.uint8))
 
 
 def test_inputs_stay_as_they_are(backend: Backend, x: np.ndarray) -> None:

@@ -69,6 +69,7 @@ def test_each_variety_finds_the_other_view(changes: dict, backend: Backend, imag
 def test_the_paper_order_is_power_law_then_whitening_rotation(images, learning) -> None:
     encoder = small(rotation=Rotation("whiten")).fit(learning)
     plain = small().fit(learning).encode(images)  # pooled, power law, unit length
+    assert encoder.rotation_ is not None
     rotated = encoder.rotation_.transform(plain)
     np.testing.assert_allclose(encoder.encode(images), rotated / np.linalg.norm(rotated, axis=1)[:, None], atol=1e-5)
 
@@ -76,6 +77,7 @@ def test_the_paper_order_is_power_law_then_whitening_rotation(images, learning) 
 def test_the_released_order_is_rotation_then_truncation_then_power_law(images, learning) -> None:
     encoder = small(rotation=Rotation("rotate"), finishing="released", discard_after=7).fit(learning)
     plain = small(power=1).fit(learning).encode(images)  # pooled, unit length
+    assert encoder.rotation_ is not None
     rotated = encoder.rotation_.transform(plain)[:, 7:]
     powered = np.sign(rotated) * np.sqrt(np.abs(rotated))
     np.testing.assert_allclose(encoder.encode(images), powered / np.linalg.norm(powered, axis=1)[:, None], atol=1e-5)
@@ -149,6 +151,8 @@ def test_scikit_learn_agrees_on_what_is_fitted(learning) -> None:
 def test_weights_explain_the_vector(images, learning) -> None:
     encoder = small(power=1).fit(learning)
     result = encoder.explain(images[:3])
+    assert encoder.projection_ is not None
+    assert encoder.whitening_ is not None
     for image, vector, weights in zip(images, result.vectors, result.weights, strict=False):
         rows = encoder.embedding_.embed(encoder.projection_.transform(image)).dense() - encoder.whitening_.mean_
         pooled = weights @ (rows @ encoder.whitening_.matrix_.T)
@@ -184,6 +188,7 @@ def test_moving_between_libraries_keeps_the_vectors(backend: Backend, images, le
     encoder = small().fit(learning)
     save(encoder, tmp_path / "model.safetensors")
     moved = load(tmp_path / "model.safetensors").set_params(device=backend.device).to(backend.device)
+    assert isinstance(moved, Encoder)
     np.testing.assert_allclose(moved.encode(images), encoder.encode(images), atol=2e-3)
 
 
@@ -200,6 +205,7 @@ def test_clone_is_unfitted_and_equal_in_settings(learning) -> None:
     encoder = small(rotation=Rotation("whiten")).fit(learning)
     copy = clone(encoder)
     assert not copy.is_fitted
+    assert isinstance(encoder.embedding, FastFAemb)
     assert copy.get_params()["embedding__mu"] == encoder.embedding.mu
     with pytest.raises(NotFittedError, match="call fit"):
         copy.encode(learning)
@@ -286,6 +292,7 @@ def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> No
     views = [o + 0.2 * rng.standard_normal(o.shape) for o in objects for _ in range(2)]
     learning = [rng.standard_normal((150, 40)) for _ in range(60)]
     encoder = preset("small", whitening_rows=1).fit(learning)
+    assert encoder.whitening_ is not None
     assert encoder.dimension == 8 * 32 * 33 // 2 - 32 * 33 // 4 - encoder.whitening_.null_directions
     assert partner_found(encoder.encode(views)) == 1
 

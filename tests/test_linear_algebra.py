@@ -155,13 +155,13 @@ def test_the_bar_of_rounding_rises_with_the_size(backend: Backend) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_squared_distances_are_those_of_the_differences(
-    backend: Backend, rng: np.random.Generator, dtype: type
+    backend: Backend, rng: np.random.Generator, dtype: type[np.floating]
 ) -> None:
     x, v = rng.standard_normal((9, 5)).astype(dtype), rng.standard_normal((4, 5)).astype(dtype)
     result = to_numpy(squared_distances(backend.array(x), backend.array(v)))
     assert result.dtype == dtype
     expected = ((x[:, None].astype(np.float64) - v) ** 2).sum(2)
-    np.testing.assert_allclose(result, expected, atol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(result, expected, atol=100 * float(np.finfo(dtype).eps))
 
 
 def test_squared_distances_are_never_negative(backend: Backend, rng: np.random.Generator) -> None:
@@ -171,7 +171,7 @@ def test_squared_distances_are_never_negative(backend: Backend, rng: np.random.G
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_descriptor_on_an_anchor_is_at_distance_zero_exactly(
-    backend: Backend, rng: np.random.Generator, dtype: type
+    backend: Backend, rng: np.random.Generator, dtype: type[np.floating]
 ) -> None:
     x = (rng.standard_normal((200, 64)) * np.logspace(-3, 3, 200)[:, None]).astype(dtype)
     distance = to_numpy(squared_distances(backend.array(x), backend.array(x)))
@@ -181,7 +181,7 @@ def test_a_descriptor_on_an_anchor_is_at_distance_zero_exactly(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_just_above_rounding_the_distance_is_right_to_a_few_percent(
-    backend: Backend, rng: np.random.Generator, dtype: type
+    backend: Backend, rng: np.random.Generator, dtype: type[np.floating]
 ) -> None:
     anchor = rng.standard_normal((100, 64))
     step = rng.standard_normal((100, 64))

@@ -1,5 +1,7 @@
 """Unit length and the power law, on every number that a float can be."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +18,7 @@ examples = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 def matrices(dtype: type = np.float32, largest: float = 3e38) -> st.SearchStrategy[np.ndarray]:
     """Finite numbers of all sizes, subnormal ones and both zeros included."""
-    width = np.dtype(dtype).itemsize * 8
+    width: Literal[32, 64] = 32 if dtype is np.float32 else 64
     limit = float(np.dtype(dtype).type(largest))
     numbers = st.floats(-limit, limit, width=width, allow_subnormal=True)
     return arrays(dtype, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=numbers)

@@ -34,9 +34,11 @@ from faemb import (
 from faemb import component as component_module
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
+from faemb.embedding import Embedding
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.persistence import fingerprint, load, save
 from faemb.whitening import Moments
+from recording import recording
 
 WIDTH = 9
 
@@ -83,6 +85,7 @@ def fitted(component: Component, rng: np.random.Generator, backend: Backend) -> 
         return component.fit(Moments.of(backend.array(rows)))
     if isinstance(component, Encoder):
         return component.fit(list(np.split(rows, 8))).to(backend.device)
+    assert isinstance(component, Embedding | Projection | Rotation | ITQ)
     return component.fit(backend.array(rows))
 
 
@@ -162,6 +165,7 @@ def test_an_unfitted_component_comes_back_unfitted(component: Component, path: P
 
 def test_a_loaded_encoder_gives_the_same_bits(rng: np.random.Generator, backend: Backend, path: Path) -> None:
     model = fitted(COMPONENTS["encoder"], rng, backend).to("cpu")
+    assert isinstance(model, Encoder)
     save(model, path)
     images = [rng.standard_normal((n, WIDTH)) for n in (5, 0, 9)]
     np.testing.assert_array_equal(Encoder.load(path).encode(images), model.encode(images))
@@ -171,7 +175,9 @@ def test_a_fitted_part_of_an_unfitted_whole_comes_back(rng: np.random.Generator,
     half = Encoder(VLAD(2), projection=Projection(3).fit(rng.standard_normal((20, 5))))
     save(half, path)
     loaded = load(path)
+    assert isinstance(loaded, Encoder)
     assert not loaded.is_fitted
+    assert loaded.projection is not None
     assert loaded.projection.is_fitted
     assert_equal(loaded, half)
 
@@ -179,6 +185,7 @@ def test_a_fitted_part_of_an_unfitted_whole_comes_back(rng: np.random.Generator,
 def test_numpy_numbers_come_back_as_plain_ones(path: Path) -> None:
     save(Whitening().set_params(discard=np.int64(3), floor=np.float64(0.25), centre=np.bool_(False)), path)
     loaded = load(path)
+    assert isinstance(loaded, Whitening)
     assert (loaded.discard, loaded.floor, loaded.centre) == (3, 0.25, False)
     assert (type(loaded.discard), type(loaded.floor), type(loaded.centre)) == (int, float, bool)
 
@@ -278,7 +285,7 @@ def test_any_bit_of_any_array_changes_the_fingerprint(rng: np.random.Generator) 
 
 
 def test_shape_dtype_and_name_of_an_array_change_the_fingerprint(whitening: Whitening) -> None:
-    def mark_with(**arrays: np.ndarray) -> str:
+    def mark_with(**arrays: np.ndarray | None) -> str:
         variant = whitening.clone()
         for name, array in (whitening.learned_arrays() | arrays).items():
             setattr(variant, name, array)
@@ -301,8 +308,8 @@ def test_a_model_is_hashed_once_to_be_loaded_and_not_again(
     """A model may have gigabytes; its fingerprint is made from the digests that reading it has computed."""
     mark = save(fitted(COMPONENTS["encoder"], rng, backend), path)
     hashed: list[Any] = []
-    monkeypatch.setattr(persistence, "digest_of", lambda array: hashed.append(array) or digest_of(array))
-    monkeypatch.setattr(component_module, "digest_of", lambda array: hashed.append(array) or digest_of(array))
+    for module in (persistence, component_module):
+        monkeypatch.setattr(module, "digest_of", recording(hashed.append, digest_of))
     loaded = load(path)
     assert fingerprint(loaded) == fingerprint(loaded.to(backend.device)) == fingerprint(deepcopy(loaded)) == mark
     assert len(hashed) == len(all_arrays(loaded))
@@ -315,6 +322,7 @@ class _Ruler(Component):
     """Stands for any class of the package, at two moments of its history."""
 
     learned = ("marks_",)
+    marks_: np.ndarray
 
     def __init__(self, length: int = 1) -> None:
         self.length = length

@@ -16,7 +16,7 @@ README = Path(__file__).parent.parent / "README.md"
 def blobs(rng: np.random.Generator) -> np.ndarray:
     """A picture full of things to hold on to."""
     noise = cv2.GaussianBlur(rng.standard_normal((420, 420)), (0, 0), 2.5)
-    return cv2.normalize(noise, None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
+    return cv2.normalize(noise, np.empty_like(noise), 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
 
 
 def test_the_example_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:

@@ -63,7 +63,7 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
     header["checksum"] = _checksum(header, digests)
     try:
         with replacing(path) as temporary:
-            _write(arrays, header, temporary)
+            save_file(arrays, temporary, metadata=header)
     except SafetensorError as error:
         raise FaembError(f"cannot write {path}: {error}") from error
     return header["fingerprint"]
@@ -212,13 +212,6 @@ def _kind(name: str, revision: int) -> type[Component]:
 
 
 # Files.
-
-
-def _write(arrays: dict[str, np.ndarray], header: dict[str, str], path: Path) -> None:
-    path.touch()
-    mode = path.stat().st_mode  # what the umask allows; safetensors would make the file readable by its owner alone
-    save_file(arrays, path, metadata=header)
-    path.chmod(mode)
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:

@@ -17,6 +17,7 @@ def tiny(encoder: Encoder) -> Encoder:
     encoder.set_params(embedding__n_anchors=2, projection__dimension=6, whitening_rows=200, whitening__discard=0)
     if hasattr(encoder.embedding, "restarts"):
         encoder.embedding.restarts = 1
+    assert encoder.whitening is not None
     encoder.whitening.raise_last, encoder.discard_after = (
         min(encoder.whitening.raise_last, 2),
         min(encoder.discard_after, 2),
@@ -30,7 +31,7 @@ def rendered(folder: Path) -> Path:
     for scene in range(SCENES):
         image = pixels(scene, (160, 120))
         for view in range(VIEWS):
-            shear = np.float32([[1, 0.04 * view, 0], [0.03 * view, 1, 0]])
+            shear = np.array([[1, 0.04 * view, 0], [0.03 * view, 1, 0]], np.float32)
             shown = cv2.warpAffine(image, shear, (160, 120), borderMode=cv2.BORDER_REFLECT)
             cv2.imwrite(str(folder / f"{1000 + scene}{view:02}.png"), shown)
     return folder

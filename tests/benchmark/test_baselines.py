@@ -68,6 +68,7 @@ def test_the_size_of_the_map_is_not_guessed_from_the_cells_that_are_left(rng):
     """An image that is stretched for the network, and features of its smaller map alone."""
     extractor = CnnMap(network(cells(8), multiple=8), scales=(0.5, 1.0))
     features = extractor.extract(picture(rng, 5, 400))
+    assert features.grids is not None
     coarse = features.select(features.grids.cells[:, 0] == 0)
     assert map_of(coarse).shape == map_of(features).shape == extractor.map(picture(rng, 5, 400)).shape
     assert not map_of(coarse).any()

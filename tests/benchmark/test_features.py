@@ -16,6 +16,7 @@ from faemb.errors import FormatError, InputError
 from faemb.features import HessianAffine, LocalFeatures
 from pictures import blank, picture, pictures
 from processes import PATIENCE, one_after_the_other, wait_until
+from recording import recording
 
 EXTRACTOR = HessianAffine(max_features=30)
 
@@ -33,8 +34,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def extracted(monkeypatch: pytest.MonkeyPatch, in_this_process: None) -> list[str]:
     """Names of the images that are extracted, as they come."""
-    names, real = [], HessianAffine.extract
-    monkeypatch.setattr(HessianAffine, "extract", lambda own, image: names.append(image.name) or real(own, image))
+    names: list[str] = []
+    extract = recording(lambda own, image: names.append(image.name), HessianAffine.extract)
+    monkeypatch.setattr(HessianAffine, "extract", extract)
     return names
 
 

@@ -56,7 +56,7 @@ def test_map_is_in_percent() -> None:
 def test_dimensions_follow_from_the_number_of_anchors(result: Result) -> None:
     """Without what is discarded: 128 components of 128 n, or 1,035 of 1,035 n."""
     anchors = int(result.conditions["n"])
-    per_anchor = 45 * 46 // 2 if result.conditions["method"].removesuffix(" +RN") in SECOND_ORDER else 128
+    per_anchor = 45 * 46 // 2 if str(result.conditions["method"]).removesuffix(" +RN") in SECOND_ORDER else 128
     assert result.conditions["D"] == (anchors - 1) * per_anchor
 
 
@@ -75,6 +75,8 @@ SECOND_ORDER = ("VLAT", "FAemb", "F-FAemb")
 )
 def test_gains_that_the_text_states_are_differences_of_numbers(better, worse, dataset: str, gain: float) -> None:
     first, second = (published("sota", method=method, n=n, dataset=dataset) for method, n in (better, worse))
+    assert first is not None
+    assert second is not None
     assert first - second == pytest.approx(gain, abs=0.01)
 
 

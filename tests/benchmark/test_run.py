@@ -57,11 +57,15 @@ def test_version_2_is_read(tmp_path: Path) -> None:
     assert made.rows[0].published_with == {}
 
 
+NO_ROWS: list[Any] = [None, 3, "abc", [3], [{}], [None]]
+NO_DATASETS: list[Any] = [None, [], {"name": "x"}, {"name": 3, "images": 1, "checksum": ""}]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("rows", value) for value in (None, 3, "abc", [3], [{}], [None])],
-        *[("dataset", value) for value in (None, [], {"name": "x"}, {"name": 3, "images": 1, "checksum": ""})],
+        *[("rows", value) for value in NO_ROWS],
+        *[("dataset", value) for value in NO_DATASETS],
         *[("learning", value) for value in (4, [4], [{"other": 1}])],
         *[("title", 3), ("queries", "many"), ("settings", []), ("settings", {"a": []}), ("plot", {"x": 3})],
         ("more", 1),

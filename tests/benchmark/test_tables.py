@@ -3,17 +3,18 @@
 import hashlib
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 from rendered import mean_ap_by_hand, rendered, tiny
 
-from faemb import Encoder
+from faemb import Encoder, Whitening
 from faemb.benchmark import distractors
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import COMPLETE, open_dataset
@@ -27,6 +28,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
 from pictures import blank, pictures, pixels
+from recording import recording
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
 EXTRACTOR = HessianAffine(max_features=40)
@@ -55,12 +57,21 @@ def bench_in(place: Path, **options) -> Workbench:
     return Workbench(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
 
 
+def retrievals(rows: Iterable[Asked]) -> list[Retrieval]:
+    """The same rows, all of which are retrieval by an encoder."""
+    found = []
+    for row in rows:
+        assert isinstance(row, Retrieval)
+        found.append(row)
+    return found
+
+
 def miniature(name: str) -> Iterator[Asked]:
     for asked in TABLES[name].rows(Choice("holidays", adapt=tiny)):
         yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
-def run_rows(name: str, asked: list[Asked], bench: Workbench, out: Path) -> Run:
+def run_rows(name: str, asked: Sequence[Asked], bench: Workbench, out: Path) -> Run:
     """Each row once."""
     return run_table(name, TABLES[name], [[each] for each in asked], bench, out, {})
 
@@ -82,7 +93,7 @@ def test_every_table(bench, place, name, tmp_path):
 
 
 def test_anchors_are_as_many_as_a_row_says():
-    for row in TABLES["anchors"].rows(Choice("")):
+    for row in retrievals(TABLES["anchors"].rows(Choice(""))):
         assert row.encoder.embedding.n_anchors == row.settings["n"]
 
 
@@ -104,10 +115,10 @@ def test_convergence(bench, tmp_path):
 
 
 def test_published_numbers_stand_beside_their_settings():
-    rows = {(row.settings["method"], row.settings["n"]): row.published for row in miniature("sota")}
+    rows = {(row.settings["method"], row.settings["n"]): row.published for row in retrievals(miniature("sota"))}
     assert rows["FAemb", 8] == {"mAP": 72.7}
     assert rows["F-FAemb +RN", 8] == {"mAP": 75.5}
-    assert all(not row.published for row in TABLES["sota"].rows(Choice("")))
+    assert all(not row.published for row in retrievals(TABLES["sota"].rows(Choice(""))))
 
 
 class TestKinds:
@@ -137,19 +148,20 @@ class TestPooling:
 
     @pytest.mark.parametrize("table", ["embeddings", "sota", "short", "binary"])
     def test_a_whole_table_can_have_the_pooling_of_the_paper(self, table):
-        rows = list(TABLES[table].rows(Choice("holidays", pooling="sinkhorn")))
+        rows = retrievals(TABLES[table].rows(Choice("holidays", pooling="sinkhorn")))
         assert {row.encoder.pooling for row in rows} == {"sinkhorn"}
 
     def test_rows_with_the_same_pooling_are_not(self, bench, tmp_path):
-        compared = [row for row in miniature("embeddings") if row.published]
+        compared = [row for row in retrievals(miniature("embeddings")) if row.published]
         assert {row.encoder.pooling for row in compared} == {"sinkhorn"}
         run = run_rows("embeddings", compared[:1], bench, tmp_path)
         assert caution(run) == CAUTION
 
 
 def test_each_image_is_read_once_for_its_checksum(place, tmp_path, monkeypatch):
-    read, real = [], hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda file, name: read.append(Path(file.name)) or real(file, name))
+    read: list[Path] = []
+    digest = recording(lambda file, name: read.append(Path(file.name)), hashlib.file_digest)
+    monkeypatch.setattr(hashlib, "file_digest", digest)
     bench = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     run_rows("anchors", list(miniature("anchors"))[:1], bench, tmp_path / "out")
     assert sorted(read) == sorted([*bench.dataset.images, *bench.learning[0][1]])
@@ -194,6 +206,11 @@ class TestSeeds:
         assert not list(tmp_path.iterdir())
 
 
+def whitening_of(encoder: Encoder) -> Whitening:
+    assert encoder.whitening_ is not None
+    return encoder.whitening_
+
+
 def test_whitenings_share_the_statistics_of_their_embedding(place, tmp_path, monkeypatch):
     bench = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     stem = stem_of(tiny(preset("f-faemb-8")))
@@ -206,9 +223,8 @@ def test_whitenings_share_the_statistics_of_their_embedding(place, tmp_path, mon
     monkeypatch.setattr(Encoder, "fit_embedding", lambda *call, **options: pytest.fail("learned again"))
     for each, whole in zip(learned, expected, strict=True):
         got = bench.fitted(each)
-        np.testing.assert_allclose(
-            got.whitening_.matrix_, whole.whitening_.matrix_, atol=1e-5 * whole.whitening_.matrix_.max()
-        )
+        right = whitening_of(whole).matrix_
+        np.testing.assert_allclose(whitening_of(got).matrix_, right, atol=1e-5 * right.max())
         np.testing.assert_array_equal(got.embedding_.anchors_, whole.embedding_.anchors_)
 
 
@@ -228,7 +244,7 @@ def test_learned_and_pooled_on_a_device(place, tmp_path):
     here = Workbench(open_dataset(place / "holidays"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
     there = Workbench(here.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1, device="torch:cpu")
     score = Retrieval({}, encoder).answer(there).measures["mAP"]
-    assert "torch" in type(there.fitted(stem_of(encoder)).embedding.anchors_).__module__
+    assert "torch" in type(there.fitted(stem_of(encoder)).embedding_.anchors_).__module__
     assert score == pytest.approx(Retrieval({}, encoder).answer(here).measures["mAP"], abs=3)
 
 
@@ -237,8 +253,8 @@ def test_a_run_goes_on_where_it_stopped(bench, tmp_path, monkeypatch):
     first = run_rows("binary", asked[:3], bench, tmp_path)
     with (tmp_path / JOURNAL).open("a") as file:
         file.write('{"key": "cut sho')
-    done, answer = [], Retrieval.answer
-    monkeypatch.setattr(Retrieval, "answer", lambda row, bench: done.append(row) or answer(row, bench))
+    done: list[Asked] = []
+    monkeypatch.setattr(Retrieval, "answer", recording(lambda row, bench: done.append(row), Retrieval.answer))
     whole = run_rows("binary", asked, bench, tmp_path)
     assert done == asked[3:]
     assert whole.rows[:3] == first.rows
@@ -278,10 +294,10 @@ def test_the_same_queries_in_another_order_are_other_data(place, tmp_path):
 def test_statistics_that_were_deleted_are_computed_again(bench, place, tmp_path):
     other = Workbench(bench.dataset, [place / "learning"], EXTRACTOR, tmp_path / "cache", jobs=1)
     stem = stem_of(tiny(preset("f-faemb-8")))
-    before = other.fitted(stem).whitening_.matrix_
+    before = whitening_of(other.fitted(stem)).matrix_
     for path in (tmp_path / "cache").rglob("spectrum.npz"):
         path.unlink()
-    np.testing.assert_array_equal(other.fitted(stem).whitening_.matrix_, before)
+    np.testing.assert_array_equal(whitening_of(other.fitted(stem)).matrix_, before)
 
 
 def test_a_box_selects_features_of_the_query(place, tmp_path):
@@ -327,7 +343,7 @@ class TestDistractors:
         assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
 
     def test_images_are_described_once_for_all_rows(self, place, crowd, tmp_path, monkeypatch):
-        seen = []
+        seen: list[int] = []
         monkeypatch.setattr("faemb.benchmark.distractors._descriptors", _counting(seen))
         asked = [
             Retrieval({"keep": keep, "method": name}, tiny(preset(name, keep=keep, power=0.45)))
@@ -358,9 +374,8 @@ class TestDistractors:
         assert CAUTION not in caution(replace(complete, distractors=()))
 
 
-def _counting(seen: list[int]):
-    real = distractors._descriptors
-    return lambda paths, bench: seen.append(len(paths)) or real(paths, bench)
+def _counting(seen: list[int]) -> Callable[..., Any]:
+    return recording(lambda paths, bench: seen.append(len(paths)), distractors._descriptors)
 
 
 class TestExperiment:
@@ -409,9 +424,9 @@ class TestExperiment:
 
     @pytest.mark.parametrize(("rotation", "number"), [(False, 75.5), (True, 78.6)])
     def test_a_preset_stands_beside_its_published_number(self, rotation, number):
-        (row,) = one("f-faemb-16", Choice("holidays"), rotation)
+        (row,) = retrievals(one("f-faemb-16", Choice("holidays"), rotation))
         assert row.published == {"mAP": number}
-        (row,) = one("small", Choice("holidays"), rotation)
+        (row,) = retrievals(one("small", Choice("holidays"), rotation))
         assert row.published == {}
 
     def test_the_variant_is_part_of_the_settings(self, place, tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_many_queries_in_a_real_process(here):
     """Which spreads them over others."""
     (here / "broken.png").write_text("no image")
     asked = [f"photos/{name}" for name in NAMES] * 2
-    command = [COMMAND, "search", "photos.faemb", *asked, "broken.png", "--json", "--top", "1", "--jobs", "2"]
+    command = [str(COMMAND), "search", "photos.faemb", *asked, "broken.png", "--json", "--top", "1", "--jobs", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
     assert ended.returncode == 0
     assert re.fullmatch(r"faemb: broken\.png [^\n]+\n", ended.stderr)
@@ -100,6 +100,7 @@ class TestIndex:
     def test_so_many_features_of_an_image_are_kept(self, run, said, kept):
         assert run("index", "photos", "--out", "new.faemb", *said).code == 0
         with Collection.open("new.faemb") as made:
+            assert isinstance(made.model.extractor, HessianAffine)
             assert made.model.extractor.max_features == kept
 
     def test_the_same_command_goes_on(self, run, here):
@@ -649,7 +650,8 @@ class TestDevice:
             if command[0] == "search":
                 one, other = (json.loads(text)[0]["hits"] for text in (ended.out, run(*command).out))
                 assert [hit["path"] for hit in one] == [hit["path"] for hit in other]
-                np.testing.assert_allclose(*([hit["score"] for hit in hits] for hits in (one, other)), atol=1e-4)
+                first, second = ([hit["score"] for hit in hits] for hits in (one, other))
+                np.testing.assert_allclose(first, second, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def process(*arguments: object, stdout: Any = subprocess.PIPE) -> Ended:
-    command = [COMMAND, *map(str, arguments)]
+    command = [str(COMMAND), *map(str, arguments)]
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)  # noqa: S603
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -111,9 +111,9 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
     for number in range(40):
         picture(photos / f"{number}.png", number, size=(320, 240))
     out = photos.parent / "out"
-    command = [COMMAND, "features", "photos", "--out", "out", "--jobs", "2"]
-    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
-    run = subprocess.Popen(command, start_new_session=True, text=True, **pipes)  # noqa: S603
+    command = [str(COMMAND), "features", "photos", "--out", "out", "--jobs", "2"]
+    pipe = subprocess.PIPE
+    run = subprocess.Popen(command, start_new_session=True, text=True, stdout=pipe, stderr=pipe)  # noqa: S603
     ready = {
         "while workers start": lambda: len(living(run.pid)) >= 5,  # itself, two that clean up, two workers
         "in the middle": lambda: any(out.glob("*.npz")),

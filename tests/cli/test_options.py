@@ -80,11 +80,15 @@ def test_the_help_of_presets() -> None:
     for text in of_models:
         assert f": {', '.join(own)}, or " in text
     for option in options("--preset").values():
-        assert re.search(r"such as ([\w-]+)", option.help)[1] in PUBLISHED
+        example = re.search(r"such as ([\w-]+)", option.help)
+        assert example is not None
+        assert example[1] in PUBLISHED
 
 
 def test_the_help_names_every_file_of_features() -> None:
-    assert all(f"{suffix} " in COMMANDS["convert-features"].help.replace(",", " ") for suffix in FEATURE_FILES)
+    text = COMMANDS["convert-features"].help
+    assert text is not None
+    assert all(f"{suffix} " in text.replace(",", " ") for suffix in FEATURE_FILES)
 
 
 def test_defaults_are_those_of_the_code() -> None:

@@ -14,6 +14,7 @@ from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Bac
 from faemb.collection.layout import Layout
 from faemb.collection.reading import View
 from faemb.errors import FormatError, InputError, MissingExtraError
+from recording import recording
 
 faiss = pytest.importorskip("faiss")
 
@@ -30,7 +31,7 @@ def one_thread():
     faiss.omp_set_num_threads(before)
 
 
-@pytest.fixture(params=APPROXIMATE.values(), ids=APPROXIMATE)
+@pytest.fixture(params=APPROXIMATE.values(), ids=list(APPROXIMATE))
 def kind(request) -> Kind:
     return request.param
 
@@ -65,13 +66,8 @@ def index_files(folder: Path) -> list[str]:
 def count_builds(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> list[int]:
     """Sizes of the indexes that are built from now on."""
     sizes: list[int] = []
-    original = kind.build.__func__
-
-    def build(cls: Kind, rows: np.ndarray, live: np.ndarray) -> Backend:
-        sizes.append(len(rows))
-        return original(cls, rows, live)
-
-    monkeypatch.setattr(kind, "build", classmethod(build))
+    build = recording(lambda rows, live: sizes.append(len(rows)), kind.build)
+    monkeypatch.setattr(kind, "build", staticmethod(build))
     return sizes
 
 
@@ -208,8 +204,7 @@ class TestFiles:
         data = points(rng, 50)
         view_of(tmp_path, data).search(data, 3, kind)
         opened: list[Path] = []
-        load = kind.load.__func__
-        monkeypatch.setattr(kind, "load", classmethod(lambda cls, path: opened.append(path) or load(cls, path)))
+        monkeypatch.setattr(kind, "load", staticmethod(recording(opened.append, kind.load)))
         view = view_of(tmp_path, data)
         for _ in range(3):
             view.search(data, 3, kind)
@@ -311,8 +306,8 @@ def test_an_unknown_kind_is_refused():
 def test_few_answers_are_chosen_from_many_candidates(rng, tmp_path, monkeypatch):
     """Slots of removed images do not count as candidates."""
     asked: list[int] = []
-    search = HNSW.candidates
-    monkeypatch.setattr(HNSW, "candidates", lambda self, q, count: asked.append(count) or search(self, q, count))
+    candidates = recording(lambda self, q, count: asked.append(count), HNSW.candidates)
+    monkeypatch.setattr(HNSW, "candidates", candidates)
     data = points(rng, 500)
     for dead, count in (((), 1), ((), 40), (tuple(range(30)), 1)):
         view_of(tmp_path, data, dead=dead).search(data[:1], count, HNSW)

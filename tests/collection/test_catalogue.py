@@ -292,7 +292,7 @@ class TestReading:
     def test_a_change_that_was_taken_back_by_another_is_none(self, catalogue, other):
         state = catalogue.state()
         with pytest.raises(ZeroDivisionError), other.change():
-            other.put(image(1 / 0))
+            other.put(image(str(1 / 0)))
         assert catalogue.state() == state
 
     def test_a_snapshot_is_of_one_moment(self, catalogue, other):

@@ -17,8 +17,10 @@ from faemb.collection import Collection, gathering, writing
 from faemb.collection.layout import Layout
 from faemb.collection.slots import SlotFile
 from faemb.errors import FaembError, FormatError, InputError
+from faemb.runtime.storage import sync_folder
 from pictures import picture, pictures
 from process_beside import Beside, process_beside
+from recording import recording
 from small_collections import (
     assert_same,
     assert_searchable,
@@ -191,7 +193,7 @@ def test_bits_that_flip_in_the_catalogue_are_told_or_change_nothing(folder, root
     assert {"whole"} < set(outcomes)
 
 
-def outcome_of(folder: Path, query: Any, right: dict[Path, float]) -> str:
+def outcome_of(folder: Path, query: Any, right: dict[Path, float | None]) -> str:
     try:
         with Collection.open(folder) as collection:
             told = collection.check()
@@ -551,11 +553,11 @@ def test_compaction_is_on_the_disk_before_it_counts(folder, monkeypatch):
     order: list[str] = []
 
     def watched(what: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *how, **more: (order.append(what), inner(*how, **more))[1]
+        return recording(lambda *how, **more: order.append(what), inner)
 
     with Collection.open(folder) as collection, collection._changing(None) as writer:
         monkeypatch.setattr(SlotFile, "write", watched("rows", SlotFile.write))
-        monkeypatch.setattr(writing, "sync_folder", watched("folder", writing.sync_folder))
+        monkeypatch.setattr(writing, "sync_folder", watched("folder", sync_folder))
         monkeypatch.setattr(collection._catalogue, "set", watched("generation", collection._catalogue.set))
         writer.compact(collection.model)
     assert order[:3] == ["rows", "folder", "generation"]

@@ -244,7 +244,7 @@ def test_the_command_is_killed_with_its_workers_and_run_again(tmp_path):
     tiny_model().save(tmp_path / "tiny.faemb")
     index = ["index", photos, "--out", folder, "--model", tmp_path / "tiny.faemb", "--jobs"]
     kill_the_command_alone([*index, "2"], folder)
-    hits = killed([*index, "1"], lambda: size(folder / "features-1.bin") > 0)
+    hits = int(killed([*index, "1"], lambda: size(folder / "features-1.bin") > 0))
     subprocess.run([COMMAND, *index, "1", "--quiet"], check=True, timeout=PATIENCE)  # noqa: S603
     before = size(folder / "features-1.bin")
     hits += killed(["add", folder, more, "--jobs", "1"], lambda: size(folder / "features-1.bin") > before)

@@ -155,7 +155,7 @@ def test_readers_see_whole_states_whatever_a_writer_does(beside, folder, photos,
         assert len(collection) == 5
 
 
-def whole_states(folder: Path, photos: Path, *more: Path) -> list[dict[str, float]]:
+def whole_states(folder: Path, photos: Path, *more: Path) -> list[dict[str, float | None]]:
     """What a search answers as it is, and with each of the other places."""
     with Collection.open(folder) as collection:
         found = [scores(collection, photos)]
@@ -166,12 +166,12 @@ def whole_states(folder: Path, photos: Path, *more: Path) -> list[dict[str, floa
     return found
 
 
-def scores(collection: Collection, photos: Path) -> dict[str, float]:
+def scores(collection: Collection, photos: Path) -> dict[str, float | None]:
     (answer,) = collection.search_features([collection.features(photos / "001.png")], top=50)
     return {str(hit.path): hit.score for hit in answer.hits}
 
 
-def one_look(reader: Collection, photos: Path, states: list[dict[str, float]]) -> int:
+def one_look(reader: Collection, photos: Path, states: list[dict[str, float | None]]) -> int:
     """Which of the states it shows."""
     found = scores(reader, photos)
     assert reader.check() == []

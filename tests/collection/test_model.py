@@ -1,5 +1,7 @@
 """The model of a collection: what it learns, from how little, and that it is the same after saving."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -92,9 +94,9 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
     seen: list[int] = []
 
     class Listening(Encoder):
-        def fit(self, images, **options):
+        def fit(self, images: Any, y: None = None, **options: Any) -> Encoder:
             seen.extend(map(len, images))
-            return super().fit(images, **options)
+            return super().fit(images, y, **options)
 
     model = small_model()
     model.encoder = Listening(**model.encoder.get_params(deep=False))
@@ -161,6 +163,7 @@ def test_a_smaller_encoder_for_fewer_descriptors():
     sizes = []
     for count in (0, 10, 36, 135, 136, 272, 1055, 1056, 2112, 4224, 10**6):
         encoder = shrunk(preset("small"), count)
+        assert encoder.projection is not None
         sizes.append((encoder.embedding.n_anchors, encoder.projection.dimension))
     places = [SMALLER.index(size) for size in sizes]
     assert places == sorted(places, reverse=True)
@@ -171,12 +174,14 @@ def test_a_smaller_encoder_for_fewer_descriptors():
 
 def test_a_published_row_is_never_made_smaller():
     encoder = shrunk(preset("f-faemb-8"), 10)
+    assert encoder.projection is not None
     assert (encoder.embedding.n_anchors, encoder.projection.dimension) == (8, 45)
 
 
 def test_a_collections_model_learns_from_a_single_image(rng):
     model = new_model(HessianAffine()).fit(images(rng, 1, 300))
     assert model.is_fitted
+    assert model.encoder_.projection is not None
     assert (model.encoder_.embedding.n_anchors, model.encoder_.projection.dimension) == (2, 16)
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from faemb.collection import packing
 from faemb.collection.packing import pack, unpack
 from faemb.errors import FormatError
 from faemb.features import LocalFeatures
@@ -144,7 +143,7 @@ def test_bytes_that_swell_are_not_swollen(monkeypatch):
 
     bomb = claiming(1, 128, b"\0" * 10**8)
     assert len(bomb) < 10**6
-    monkeypatch.setattr(packing.zlib, "decompressobj", Watched)
+    monkeypatch.setattr(zlib, "decompressobj", Watched)
     with pytest.raises(FormatError, match="not the stated one"):
         unpack(bomb)
     assert sum(made) <= 157

@@ -1,6 +1,6 @@
 """What a search finds and what it says."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class TestSearching:
 
     def test_one_without_a_model_says_what_to_do(self, tmp_path, photos):
         with Collection.create(tmp_path / "new.faemb", new_tiny_model()) as made:
-            uses = [
+            uses: list[Callable[[], object]] = [
                 lambda: made.search(photos / "a.png"),
                 made.duplicates,
                 lambda: made.export(tmp_path / "out.npz", "npz"),

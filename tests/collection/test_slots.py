@@ -99,7 +99,7 @@ def test_a_file_that_vanishes_at_the_last_moment(file, monkeypatch):
         file.path.unlink(missing_ok=True)
         return fstat(descriptor)
 
-    monkeypatch.setattr(slots.os, "fstat", vanish)
+    monkeypatch.setattr(os, "fstat", vanish)
     np.testing.assert_array_equal(file.rows(1), rows_of(1))
 
 

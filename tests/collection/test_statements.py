@@ -8,8 +8,9 @@ import pytest
 
 from faemb import persistence
 from faemb.collection import Collection, Model
-from faemb.collection.catalogue import Catalogue
+from faemb.collection.catalogue import Catalogue, Entry
 from pictures import picture
+from recording import recording
 from small_collections import make_collection, tiny_model
 
 FEW, MANY = 4, 40
@@ -35,8 +36,8 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of each entry that is built from now on."""
     built: list[int] = []
 
-    def counted(self: Catalogue, *how: str | int) -> Iterator[object]:
-        for entry in ENTRIES(self, *how):
+    def counted(self: Catalogue, condition: str = "true", *values: str | int) -> Iterator[Entry]:
+        for entry in ENTRIES(self, condition, *values):
             built.append(entry.id)
             yield entry
 
@@ -93,8 +94,7 @@ def test_names_that_are_looked_up_in_several_statements(collections, monkeypatch
 def fingerprinted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The models whose fingerprint is asked for from now on."""
     asked: list[str] = []
-    original = persistence.fingerprint
-    count = property(lambda self: (asked.append(repr(self)), original(self))[1])
+    count = property(recording(lambda self: asked.append(repr(self)), persistence.fingerprint))
     monkeypatch.setattr(Model, "fingerprint", count)
     return asked
 

@@ -7,6 +7,7 @@ import pytest
 
 from faemb.collection import Hit, gathering
 from pictures import blank, picture
+from recording import recording
 from small_collections import assert_finds, counts, names_below
 
 BLANK = "flat.png"
@@ -33,11 +34,9 @@ class TestBrokenImages:
     def test_it_is_tried_again_only_when_it_has_changed(self, empty, photos, monkeypatch):
         (photos / "broken.png").write_text("no image")
         empty.add(photos)
-        describe = gathering.Describe.__call__
         asked: list[str] = []
-        monkeypatch.setattr(
-            gathering.Describe, "__call__", lambda self, file: asked.append(file.path.name) or describe(self, file)
-        )
+        describe = recording(lambda self, file: asked.append(file.path.name), gathering.Describe.__call__)
+        monkeypatch.setattr(gathering.Describe, "__call__", describe)
         for _ in range(2):
             report = empty.add(photos)
             assert counts(report) == (0, 0, 5, 0)

@@ -171,7 +171,7 @@ def test_one_descriptor_is_its_own_row(method: Embedding, backend: Backend, x: n
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_descriptor_on_an_anchor_is_finite(method: Embedding, backend: Backend, dtype: type) -> None:
+def test_a_descriptor_on_an_anchor_is_finite(method: Embedding, backend: Backend, dtype: type[np.floating]) -> None:
     on_anchor = to_numpy(method.anchors_).astype(dtype)
     method.anchors_ = backend.array(on_anchor)
     embedded = method.embed(backend.array(on_anchor))

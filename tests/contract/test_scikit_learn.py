@@ -6,7 +6,6 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from faemb import ITQ, VLAD, FastFAemb, Fisher, Projection, Rotation
-from faemb.component import Component
 
 
 def test_rotation_and_codes_in_a_pipeline(rng: np.random.Generator) -> None:
@@ -30,7 +29,9 @@ def test_projection_and_embedding_in_a_pipeline(method, rng: np.random.Generator
 
 
 @pytest.mark.parametrize("part", [Projection(8), Rotation("whiten"), ITQ(16, seed=3), FastFAemb(3, mu=0.1)], ids=str)
-def test_a_clone_has_the_settings_and_nothing_learned(part: Component, rng: np.random.Generator) -> None:
+def test_a_clone_has_the_settings_and_nothing_learned(
+    part: Projection | Rotation | ITQ | FastFAemb, rng: np.random.Generator
+) -> None:
     part.fit(rng.standard_normal((60, 24)))
     copy = clone(part)
     assert copy.get_params() == part.get_params()

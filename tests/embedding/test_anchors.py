@@ -1,7 +1,9 @@
 """Where anchors come from: k-means, the mixture, and Algorithm 1 with its objective, gradient and curvature."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +157,9 @@ def away_from_kinks(rng: np.random.Generator, count: int = 15, d: int = 3) -> tu
     return x, rng.integers(-2, 3, (3, d)) + rng.uniform(-0.2, 0.2, (3, d))
 
 
-def central_differences(function: partial, v: np.ndarray, h: float = 1e-5) -> np.ndarray:
+def central_differences(
+    function: Callable[[np.ndarray], np.ndarray | float], v: np.ndarray, h: float = 1e-5
+) -> np.ndarray:
     """Derivative of `function` in each coordinate of v, along the first axes of the answer."""
     steps = h * np.eye(v.size).reshape(v.size, *v.shape)
     slopes = [(np.asarray(function(v + step)) - function(v - step)) / (2 * h) for step in steps]
@@ -229,12 +233,15 @@ def test_data_at_the_anchor_adds_curvature(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_alternating_keeps_its_history_through_save_and_load(method: type, x: np.ndarray, tmp_path: Path) -> None:
+def test_alternating_keeps_its_history_through_save_and_load(
+    method: type[FAemb] | type[FastFAemb], x: np.ndarray, tmp_path: Path
+) -> None:
     fitted = method(3, anchor_learning="alternating").fit(x)
     assert len(fitted.history_) >= 2
     assert fitted.history_[-1] < fitted.history_[0]
     save(fitted, tmp_path / "method.safetensors")
     loaded = load(tmp_path / "method.safetensors")
+    assert isinstance(loaded, method)
     np.testing.assert_array_equal(loaded.history_, fitted.history_)
     np.testing.assert_array_equal(loaded.anchors_, fitted.anchors_)
 
@@ -258,7 +265,7 @@ def test_kmeans_anchors_have_no_history(x: np.ndarray) -> None:
     assert FastFAemb(3).fit(x).history_.shape == (0,)
 
 
-BAD_SETTINGS = {
+BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "order": ({"order": 3}, r"order is 3; expected a whole number, 1 to 2"),
     "mu": ({"mu": 0}, r"mu is 0; expected a number, more than 0"),
     "anchor_learning": ({"anchor_learning": "x"}, r"anchor_learning is 'x'; expected one of kmeans, alternating"),

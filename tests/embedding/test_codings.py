@@ -8,11 +8,14 @@ from hypothesis import strategies as st
 from backends import Backend
 from faemb import TLCC, FAemb, FastFAemb, Fisher
 from faemb.arrays import to_numpy
+from faemb.embedding import Embedding
 from faemb.embedding.codings import FunctionApproximation, InverseDistance, Nearest, Posterior, Ridge, Tangent
 from reference import code_by_the_book
 
-SUM_TO_ONE = [FunctionApproximation, Ridge]
-TAYLOR = {FunctionApproximation: FAemb, Ridge: FastFAemb}
+SumToOne = type[FunctionApproximation] | type[Ridge]
+
+SUM_TO_ONE: list[SumToOne] = [FunctionApproximation, Ridge]
+TAYLOR: dict[SumToOne, type[FAemb] | type[FastFAemb]] = {FunctionApproximation: FAemb, Ridge: FastFAemb}
 MUS = [1e-5, 1e-3, 1e-2, 1.0, 10.0]
 
 few_examples = settings(max_examples=25, deadline=None)
@@ -39,7 +42,7 @@ def objective(coding: FunctionApproximation, x: np.ndarray, g: np.ndarray) -> np
     return fit + 0.5 * coding.mu * np.sum(np.abs(g) * bounds, axis=1)
 
 
-def by_the_book(method: object, x: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+def by_the_book(method: Embedding, x: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     return np.array([code_by_the_book(method, p, anchors) for p in x])
 
 
@@ -48,7 +51,7 @@ def by_the_book(method: object, x: np.ndarray, anchors: np.ndarray) -> np.ndarra
 
 @pytest.mark.parametrize("coding", SUM_TO_ONE)
 @pytest.mark.parametrize("order", [1, 2])
-def test_coefficients_are_those_of_the_formula(coding: type, order: int, rng: np.random.Generator) -> None:
+def test_coefficients_are_those_of_the_formula(coding: SumToOne, order: int, rng: np.random.Generator) -> None:
     x, anchors = unit_problem(rng, 5, 6, count=8)
     expected = by_the_book(TAYLOR[coding](5, mu=0.02, order=order), x, anchors)
     np.testing.assert_allclose(coding(anchors, mu=0.02, order=order).weights(x), expected, atol=1e-10)
@@ -56,16 +59,16 @@ def test_coefficients_are_those_of_the_formula(coding: type, order: int, rng: np
 
 @pytest.mark.parametrize("coding", SUM_TO_ONE)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_single_anchor_gets_everything(coding: type, dtype: type, rng: np.random.Generator) -> None:
+def test_a_single_anchor_gets_everything(coding: SumToOne, dtype: type[np.floating], rng: np.random.Generator) -> None:
     x, anchor = (part.astype(dtype) for part in unit_problem(rng, 1, 6))
     on_it = np.concatenate([x, anchor])
-    np.testing.assert_allclose(coding(anchor).weights(on_it), np.ones((31, 1)), rtol=4 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(coding(anchor).weights(on_it), np.ones((31, 1)), rtol=4 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("coding", SUM_TO_ONE)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_anchors_that_all_coincide_share_equally_even_when_the_descriptor_is_there(
-    coding: type, dtype: type, rng: np.random.Generator
+    coding: SumToOne, dtype: type[np.floating], rng: np.random.Generator
 ) -> None:
     anchors = np.repeat(rng.standard_normal((1, 5)), 3, axis=0).astype(dtype)
     np.testing.assert_allclose(coding(anchors).weights(anchors[:1]), np.full((1, 3), 1 / 3), atol=0.01)
@@ -330,13 +333,13 @@ def test_posterior_is_the_ratio_of_densities(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("distance", [1.0, 1e3, 1e9, 1e18])
 def test_posteriors_sum_to_one_however_far_the_descriptor(
-    distance: float, dtype: type, rng: np.random.Generator
+    distance: float, dtype: type[np.floating], rng: np.random.Generator
 ) -> None:
     coding = mixture(rng)
     coding = Posterior(*(part.astype(dtype) for part in (coding.anchors, coding.priors, coding.deviations)))
     x = (distance * rng.standard_normal((12, 5))).astype(dtype)
     posteriors = coding.weights(x) * np.sqrt(coding.priors)
-    np.testing.assert_allclose(posteriors.sum(axis=1), np.ones(12), rtol=8 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(posteriors.sum(axis=1), np.ones(12), rtol=8 * float(np.finfo(dtype).eps))
     assert posteriors.min() >= 0
 
 
@@ -356,7 +359,7 @@ def test_inverse_distance_is_the_formula(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_inverse_distance_on_an_anchor_is_zero_there_only(dtype: type, rng: np.random.Generator) -> None:
+def test_inverse_distance_on_an_anchor_is_zero_there_only(dtype: type[np.floating], rng: np.random.Generator) -> None:
     anchors = unit_problem(rng, 5, 6)[1].astype(dtype)
     np.testing.assert_array_equal(InverseDistance(anchors).weights(anchors) == 0, np.eye(5, dtype=bool))
 
@@ -384,7 +387,7 @@ def test_between_two_anchors_the_first_is_nearest(backend: Backend) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", [6, 14, 20, 30])
 def test_of_duplicate_anchors_the_first_is_nearest(
-    n: int, dtype: type, backend: Backend, rng: np.random.Generator
+    n: int, dtype: type[np.floating], backend: Backend, rng: np.random.Generator
 ) -> None:
     x, anchors = (part.astype(dtype) for part in unit_problem(rng, n, 33, count=50))
     anchors[n // 2 :] = anchors[: n // 2]

@@ -7,6 +7,7 @@ function by no more than the remainder that the coding minimises [DC17, Eq. 12-1
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import factorial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,10 +148,11 @@ def values(f: Quadratic | Waves, x: np.ndarray) -> np.ndarray:
     return np.array([f.value(p) for p in x])
 
 
-def all_terms(method: type[FAemb] | type[FastFAemb], anchors: np.ndarray, **options: float) -> FAemb | FastFAemb:
-    scales = {"constant_scale": 0.7} if options.get("order") == 1 else {"constant_scale": 0.7, "linear_scale": 1.9}
-    made = method(len(anchors), **scales, **options)
-    return made.with_anchors(anchors)
+def all_terms(method: type[FAemb] | type[FastFAemb], anchors: np.ndarray, **options: Any) -> FAemb | FastFAemb:
+    linear_scale = 0.0 if options.get("order") == 1 else 1.9
+    made = method(len(anchors), constant_scale=0.7, linear_scale=linear_scale, **options)
+    made.with_anchors(anchors)
+    return made
 
 
 METHODS = [FAemb, FastFAemb]

@@ -14,10 +14,11 @@ from faemb.features.cnn.patches import patch_boxes
 
 def patches(**options: Any) -> CnnPatches:
     """Of sizes 32 and 16 into a connected layer that takes 16 x 16."""
-    return CnnPatches(network(quarters(16)), **{"sizes": (32, 16), "stride": 10} | options)
+    usual: dict[str, Any] = {"sizes": (32, 16), "stride": 10}
+    return CnnPatches(network(quarters(16)), **usual | options)
 
 
-def boxes_by_the_book(width: int, height: int, sizes: tuple[int, ...], stride: int) -> list[tuple[int, ...]]:
+def boxes_by_the_book(width: int, height: int, sizes: tuple[int, ...], stride: int) -> list[tuple[int, int, int, int]]:
     """Checks for every pixel whether a patch starts there and ends inside the image."""
     places = [(x, y) for y in range(height) for x in range(width) if x % stride == 0 and y % stride == 0]
     boxes = [(0, 0, width, height)]

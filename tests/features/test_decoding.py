@@ -1,6 +1,7 @@
 """Files made by real encoders: every format, mode and orientation gives the image that a viewer shows."""
 
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -56,7 +57,7 @@ def test_formats(file_format, options, tolerance, tmp_path):
     picture = smooth_picture()
     path = save(tmp_path / "no suffix", PIL.Image.fromarray(picture), file_format, **options)
     image = read_image(path)
-    assert (image.pixels.dtype, image.size, image.name) == (np.uint8, (96, 64), str(path))
+    assert (image.pixels.dtype, image.size, image.name) == (np.dtype(np.uint8), (96, 64), str(path))
     assert image.pixels.flags.c_contiguous
     assert np.abs(image.pixels.astype(float) - picture).mean() <= tolerance
 
@@ -110,8 +111,9 @@ def test_colour_spaces_become_rgb(mode, file_format, options, tolerance, tmp_pat
 def test_an_inverted_jpeg_of_adobe_is_shown_as_others_show_it(tmp_path):
     path = save(tmp_path / "cmyk.jpg", PIL.Image.fromarray(smooth_picture()).convert("CMYK"), "JPEG")
     assert b"Adobe" in path.read_bytes()[:200]
-    shown_by_opencv = cv2.imread(str(path))[..., ::-1]
-    assert np.abs(read_image(path).pixels.astype(int) - shown_by_opencv).max() <= 3
+    shown_by_opencv = cv2.imread(str(path))
+    assert shown_by_opencv is not None
+    assert np.abs(read_image(path).pixels.astype(int) - shown_by_opencv[..., ::-1]).max() <= 3
 
 
 # 16 bits and more
@@ -284,7 +286,12 @@ def shown_by_the_book(stored: np.ndarray, orientation: int) -> np.ndarray:
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "HEIF", pytest.param("AVIF", marks=needs_avif)])
 def test_orientation(file_format, orientation, tmp_path):
     stored = smooth_picture(48, 32)
-    lossless = {"WEBP": {"lossless": True}, "HEIF": {"quality": 95}, "AVIF": {"quality": 95}, "JPEG": {"quality": 98}}
+    lossless: dict[str, dict[str, Any]] = {
+        "WEBP": {"lossless": True},
+        "HEIF": {"quality": 95},
+        "AVIF": {"quality": 95},
+        "JPEG": {"quality": 98},
+    }
     options = lossless.get(file_format, {}) | {"exif": exif(orientation)}
     image = read_image(save(tmp_path / "image", PIL.Image.fromarray(stored), file_format, **options))
     assert image.size == ((32, 48) if orientation >= 5 else (48, 32))

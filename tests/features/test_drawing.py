@@ -1,6 +1,8 @@
 """Features drawn on their image: what is coloured, what is not, and how pictures are written."""
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -14,7 +16,7 @@ GREY = 200
 DARKENED = 120
 
 
-def features(*frames: list[float], scores: list[float] | None = None, size: tuple[int, int] = (120, 90)):
+def features(*frames: Sequence[float], scores: list[float] | None = None, size: tuple[int, int] = (120, 90)):
     count = len(frames)
     rows = np.array(frames, np.float32).reshape(count, 6)
     strength = np.array(scores or np.zeros(count), np.float32)
@@ -36,7 +38,7 @@ def distance(points: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.linalg.norm(points[:, None] - others[None], axis=2).min(axis=1)
 
 
-def region_by_the_book(frame: list[float]) -> np.ndarray:
+def region_by_the_book(frame: Sequence[float]) -> np.ndarray:
     """Many points of the ellipse p = (x, y) + A u, one at a time, and of the line along the patch's x axis."""
     x, y, a11, a12, a21, a22 = frame
     points = []
@@ -94,8 +96,8 @@ def test_strong_features_lie_on_top_in_whatever_order_they_come():
 
 
 @pytest.mark.parametrize("kind", ["grey", "colour", "file", "float"])
-def test_images_of_all_kinds(tmp_path, kind):
-    pixels: object = canvas()
+def test_images_of_all_kinds(tmp_path: Path, kind):
+    pixels: np.ndarray | Path = canvas()
     if kind == "grey":
         pixels = canvas()[..., 0]
     elif kind == "float":

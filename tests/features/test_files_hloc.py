@@ -62,13 +62,13 @@ def test_a_file_of_no_images(path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_features_of_hloc_are_read(rng: np.random.Generator, path: Path, dtype: type) -> None:
+def test_features_of_hloc_are_read(rng: np.random.Generator, path: Path, dtype: type[np.floating]) -> None:
     keypoints, descriptors = rng.uniform(0, 99, (6, 2)).astype(dtype), rng.random((3, 6)).astype(dtype)
     scores = rng.random(6).astype(dtype)
     stored(path, keypoints=keypoints, descriptors=descriptors, scores=scores, image_size=np.array([640, 480]))
     ((name, features),) = read_hloc(path)
     frames = np.concatenate([keypoints, np.tile([1, 0, 0, 1], (6, 1))], axis=1).astype(np.float32)
-    expected = [np.ascontiguousarray(descriptors.T, np.float32), frames, scores.astype(np.float32)]
+    expected = (np.ascontiguousarray(descriptors.T, np.float32), frames, scores.astype(np.float32))
     assert name == "db/1.jpg"
     assert_same(features, LocalFeatures(*expected, (640, 480)))
 

@@ -34,7 +34,7 @@ def archive(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes)
             file.writestr(f"{name}.npy", content)
 
 
-def plain(rng: np.random.Generator, count: int = 5, dimension: int = 3) -> dict[str, np.ndarray]:
+def plain(rng: np.random.Generator, count: int = 5, dimension: int = 3) -> dict[str, Any]:
     return {"keypoints": rng.uniform(0, 9, (count, 2)), "descriptors": rng.random((count, dimension))}
 
 
@@ -70,7 +70,7 @@ def refused_grids() -> dict[str, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("case", refused_grids())
 def test_grids_that_do_not_fit_the_features_are_refused(rng: np.random.Generator, path: Path, case: str) -> None:
     arrays = {"frames": np.zeros((5, 6)), "descriptors": np.zeros((5, 3))} | refused_grids()[case]
-    archive(path, **{name: npy(array) for name, array in arrays.items()})
+    archive(path, zipfile.ZIP_STORED, **{name: npy(array) for name, array in arrays.items()})
     assert_refused(read_npz, path, "grid")
 
 
@@ -96,8 +96,10 @@ def test_descriptors_without_geometry_stay_so(path: Path) -> None:
 
 def test_float64_features_are_stored_as_float32(rng: np.random.Generator, path: Path) -> None:
     single = some_features(rng)
-    double = [getattr(single, name).astype(np.float64) for name in ("descriptors", "frames", "scores")]
-    write_npz(path, LocalFeatures(*double, single.image_size, single.fingerprint))
+    descriptors, frames, scores = (
+        getattr(single, name).astype(np.float64) for name in ("descriptors", "frames", "scores")
+    )
+    write_npz(path, LocalFeatures(descriptors, frames, scores, single.image_size, single.fingerprint))
     assert_same(read_npz(path), single)
 
 
@@ -272,7 +274,8 @@ def test_members_that_are_no_arrays_are_refused(path: Path, header: bytes) -> No
 
 def test_a_text_of_impossible_letters_is_refused(rng: np.random.Generator, path: Path) -> None:
     letters = np.frombuffer(b"\xff" * 8, "<U2").reshape(())
-    archive(path, **{name: npy(array) for name, array in plain(rng).items()}, fingerprint=npy(letters))
+    members = {name: npy(array) for name, array in plain(rng).items()}
+    archive(path, zipfile.ZIP_STORED, **members, fingerprint=npy(letters))
     assert_refused(read_npz, path, "damaged")
     assert_refused(read_npz_header, path, "damaged")
 

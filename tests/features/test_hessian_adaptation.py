@@ -230,7 +230,7 @@ def levels(rng: np.random.Generator) -> list[np.ndarray]:
             rng.choice([-0.5, 0.5]) * gaussian(side, covariance(ratio, angle, deviation), (x, y))
             for ratio, angle, deviation, x, y in rng.uniform([1, 0, 2, 0, 0], [3, 3, 5, side, side], (20, 5))
         ]
-        images.append(np.sum(blobs, axis=0, dtype=np.float32))
+        images.append(np.asarray(np.sum(blobs, axis=0, dtype=np.float32)))
     return images
 
 

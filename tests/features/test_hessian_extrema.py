@@ -36,7 +36,8 @@ def found(
 def strongest(features: Extrema) -> tuple[float, float, float, float]:
     """x, y, sigma, response."""
     best = np.argmax(np.abs(features.response))
-    return tuple(float(part[best]) for part in features[1:])
+    x, y, sigma, response = (float(part[best]) for part in features[1:])
+    return x, y, sigma, response
 
 
 def blob(
@@ -300,10 +301,10 @@ def test_a_flat_image_gives_nothing(level: float) -> None:
 # Invariance and covariance
 
 
-def same(one: Extrema, other: Extrema, **tolerance: float) -> None:
+def same(one: Extrema, other: Extrema, *, atol: float) -> None:
     assert len(one.x) > 10
     for name in ("x", "y", "sigma", "level"):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), **tolerance)
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=atol)
 
 
 def test_brightness_changes_nothing(rng: np.random.Generator) -> None:

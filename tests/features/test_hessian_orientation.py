@@ -30,7 +30,7 @@ def mixed(angles: list[float], lengths: list[float], shares: list[float], rng: n
     return Gradients((length * np.cos(angle)).astype(np.float32), (length * np.sin(angle)).astype(np.float32))
 
 
-def apart(one: np.ndarray | float, other: np.ndarray | float) -> np.ndarray:
+def apart(one: np.ndarray | float, other: np.ndarray | list[float] | float) -> np.ndarray:
     """The angle between two directions."""
     return np.abs((np.asarray(one) - other + math.pi) % FULL - math.pi)
 

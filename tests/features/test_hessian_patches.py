@@ -68,7 +68,7 @@ def test_samples_are_those_of_the_book(side: int, size: float, rng: np.random.Ge
     centres = rng.uniform(-5, 40, (12, 2))
     steps = random_shapes(rng, 12, size)
     patches = sampled(images, which, centres, steps, side)
-    assert (patches.shape, patches.dtype) == ((12, side, side), np.float32)
+    assert (patches.shape, patches.dtype) == ((12, side, side), np.dtype(np.float32))
     for patch, image, centre, step in zip(patches, which, centres, steps, strict=True):
         # OpenCV before 5 rounds places to 1/32 of a pixel: of noise from 0 to 255 that may be 255 / 64 twice
         np.testing.assert_allclose(patch, sampled_by_the_book(images[image], centre, step, side), atol=8)
@@ -223,7 +223,7 @@ def test_the_gradients_of_a_ramp_are_constant(size: float, side: int, rng: np.ra
     inner = slice(6, -6)
     for gx, gy, shape in zip(*result, shapes, strict=True):
         expected = shape.T @ slope / (side // 2)
-        length = np.linalg.norm(expected)
+        length = float(np.linalg.norm(expected))
         for part, wanted in ((gx[inner, inner], expected[0]), (gy[inner, inner], expected[1])):
             np.testing.assert_allclose(part, wanted, atol=0.15 * length)
             assert part.mean() == pytest.approx(wanted, abs=0.01 * length)

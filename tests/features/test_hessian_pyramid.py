@@ -105,7 +105,7 @@ def test_octaves_halve_until_a_side_is_under_13(
     for octave in found:
         assert len(octave.levels) == per_octave + 2
         for level in octave.levels:
-            assert (level.shape, level.dtype) == (octave.levels[0].shape, np.float32)
+            assert (level.shape, level.dtype) == (octave.levels[0].shape, np.dtype(np.float32))
             assert level.flags.c_contiguous
 
 

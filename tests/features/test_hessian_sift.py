@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def smooth(rng: np.random.Generator, count: int, side: int = SIDE) -> Gradients:
     for patch in patches:
         for u, v, phase in rng.uniform(-4, 4, (6, 3)):
             patch += np.sin(u * k + v * k[:, None] + phase)
-    gy, gx = np.gradient(patches, axis=(1, 2))
+    gy, gx = cast(tuple[np.ndarray, np.ndarray], np.gradient(patches, axis=(1, 2)))
     return Gradients(gx.astype(np.float32), gy.astype(np.float32))
 
 
@@ -136,7 +137,7 @@ def test_descriptors_have_unit_length_and_no_negative_entry(
     kind: Callable[..., Gradients], rng: np.random.Generator
 ) -> None:
     descriptors = sift(kind(rng, 100))
-    assert (descriptors.shape, descriptors.dtype) == ((100, DIMENSION), np.float32)
+    assert (descriptors.shape, descriptors.dtype) == ((100, DIMENSION), np.dtype(np.float32))
     assert descriptors.flags.c_contiguous
     np.testing.assert_allclose(np.linalg.norm(descriptors, axis=1), 1, rtol=1e-6)
     assert descriptors.min() >= 0
@@ -220,7 +221,7 @@ def root_by_the_book(row: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_root_sift_is_the_formula(rng: np.random.Generator, dtype: type) -> None:
+def test_root_sift_is_the_formula(rng: np.random.Generator, dtype: type[np.floating]) -> None:
     rows = rng.integers(0, 256, (20, 128)).astype(dtype)
     result = root_sift(rows)
     assert result.dtype == dtype
@@ -230,7 +231,7 @@ def test_root_sift_is_the_formula(rng: np.random.Generator, dtype: type) -> None
 
 def test_rows_of_zeros_stay_so_and_the_input_is_unchanged() -> None:
     rows = np.array([[0, 0], [9, 16]], np.float32)
-    np.testing.assert_allclose(root_sift(rows), [[0, 0], [0.6, 0.8]])
+    np.testing.assert_allclose(root_sift(rows), [[0.0, 0.0], [0.6, 0.8]])
     assert rows.tolist() == [[0, 0], [9, 16]]
     assert root_sift(np.zeros((0, 128), np.float32)).shape == (0, 128)
 

@@ -1,6 +1,7 @@
 """Images from arrays, grey and RGB, and the reduction to a largest side."""
 
 import inspect
+from pathlib import Path
 
 import numpy as np
 import PIL.Image
@@ -159,9 +160,9 @@ def test_grey_is_a_copy(rgb):
     ],
 )
 @pytest.mark.parametrize("source", ["JPEG", "PNG", "PNG of 16 bits", "array", "image"])
-def test_the_largest_side_is_capped(source, size, max_side, expected, tmp_path):
+def test_the_largest_side_is_capped(source, size, max_side, expected, tmp_path: Path):
     array = np.full(size[::-1], 100, np.uint16 if source == "PNG of 16 bits" else np.uint8)
-    whole = array
+    whole: np.ndarray | Image | Path = array
     if source == "image":
         whole = as_image(array, None)
     elif source != "array":

@@ -86,6 +86,7 @@ def outcome(path: Path, data: bytes) -> Image | FaembError:
     path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        result: Image | FaembError
         try:
             result = read_image(path, 32)
         except FaembError as error:
@@ -109,6 +110,7 @@ def test_cut_files_are_refused_or_whole_but_never_half_shown(sample, tmp_path):
     for length in range(0, len(sample), max(1, len(sample) // CUTS)):
         result = outcome(path, sample[:length])
         if isinstance(result, Image):
+            assert isinstance(whole, Image)
             np.testing.assert_array_equal(result.pixels, whole.pixels, err_msg=f"cut to {length} of {len(sample)}")
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -478,7 +479,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_pat
     command += ["--jobs", "2", "--max-features", "20", "--quiet"]
     for kill in range(kills):
         enough = moments.randrange(kill * count // kills, (kill + 1) * count // kills)
-        kill_a_run(command, lambda enough=enough: len(list(out.glob("*.npz"))) >= enough)
+        kill_a_run(command, partial(has_files, out, enough))
         for file in out.glob("*.npz"):
             read_npz(file)
     before = stamps(out)
@@ -489,6 +490,10 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_pat
         ExtractToFile(HessianAffine(max_features=20))(Target(image, expected / f"{image.name}.npz"))
         assert_equal_features(out / f"{image.name}.npz", expected / f"{image.name}.npz")
     assert sorted(path.name for path in out.glob("*.npz")) == files_in(expected)
+
+
+def has_files(folder: Path, enough: int) -> bool:
+    return len(list(folder.glob("*.npz"))) >= enough
 
 
 def kill_a_run(command: list[Any], when: Callable[[], bool]) -> None:

@@ -43,7 +43,7 @@ def test_a_frame_is_a_centre_and_a_matrix_by_rows() -> None:
 def test_frames_are_put_together_and_taken_apart(count: int, rng: np.random.Generator) -> None:
     centres, shapes = rng.normal(size=(count, 2)), rng.normal(size=(count, 2, 2))
     frames = frames_from(centres, shapes)
-    assert (frames.shape, frames.dtype) == ((count, 6), np.float32)
+    assert (frames.shape, frames.dtype) == ((count, 6), np.dtype(np.float32))
     assert frames.flags.c_contiguous
     features = LocalFeatures(np.zeros((count, 4), np.float32), frames, np.zeros(count, np.float32), (9, 9))
     np.testing.assert_array_equal(features.centres, centres.astype(np.float32))
@@ -66,7 +66,7 @@ def test_none_is_a_set_like_any_other(dimension: int) -> None:
 def test_features_are_not_changed_in_place() -> None:
     features = make()
     with pytest.raises(dataclasses.FrozenInstanceError):
-        features.image_size = (1, 1)
+        features.image_size = (1, 1)  # type: ignore[misc]
 
 
 def test_features_are_compared_by_identity() -> None:

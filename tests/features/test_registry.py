@@ -1,17 +1,19 @@
 """Extractors by name, and errors for names, settings and networks that do not fit."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import onnx
 import pytest
 
 from cnn_networks import cells, quarters, saved, tokens
 from faemb.errors import FaembError, FormatError, InputError
-from faemb.features import DETECTORS, HessianAffine, make_extractor
+from faemb.features import DETECTORS, Extractor, HessianAffine, make_extractor
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens
 
-PROGRAMS = {"patches": quarters, "map": cells, "tokens": tokens}
-KINDS = {"patches": CnnPatches, "map": CnnMap, "tokens": CnnTokens}
+PROGRAMS: dict[str, Callable[[], onnx.ModelProto]] = {"patches": quarters, "map": cells, "tokens": tokens}
+KINDS: dict[str, type[Extractor]] = {"patches": CnnPatches, "map": CnnMap, "tokens": CnnTokens}
 
 
 @pytest.fixture

@@ -80,6 +80,7 @@ def test_filters_that_are_swapped_meanwhile_keep_nothing_that_silences():
     with warnings.catch_warnings():
         reading = silence()
         reading.__enter__()
+        assert isinstance(warnings.filters, list)
         swapped = list(warnings.filters)
         warnings.filters[:] = []
         reading.__exit__(None, None, None)

@@ -41,7 +41,9 @@ def make_model(folder: Path) -> None:
 
 def make_collection(folder: Path) -> None:
     pictures(folder / "photos", range(5))
-    with Collection.create(folder / "photos.faemb", Model(EXTRACTOR, encoder().set_params(rotation=None, keep=None))) as collection:
+    with Collection.create(
+        folder / "photos.faemb", Model(EXTRACTOR, encoder().set_params(rotation=None, keep=None))
+    ) as collection:
         collection.add(folder / "photos")
         answers = collection.search(sorted((folder / "photos").iterdir()), top=5)
         fingerprint = collection.model.fingerprint

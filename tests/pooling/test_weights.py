@@ -1,11 +1,14 @@
 """The family of pooling methods on embedded, whitened descriptors, against explicit matrices."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from backends import Backend
 from faemb import VLAD, FAemb, FastFAemb, Fisher, Triangulation, Whitening
 from faemb.arrays import to_numpy
+from faemb.embedding import Embedded
 from faemb.errors import InputError
 from faemb.pooling import Gram, weights
 from faemb.sets import as_sets, batches
@@ -22,6 +25,12 @@ def gram(request: pytest.FixtureRequest, backend: Backend, rng: np.random.Genera
     images = [backend.array(rng.standard_normal((n, 5)).astype(np.float64)) for n in (9, 4, 1)]
     (batch,) = batches(as_sets(images), 8)
     return Gram(method.operator(batch.x, batch.real), batch.real, None if request.param == "plain" else whitening)
+
+
+def descriptors_of(gram: Gram) -> Any:
+    """The padded batch that was embedded."""
+    assert isinstance(gram.embedded, Embedded)
+    return gram.embedded._x
 
 
 def explicit_rows(gram: Gram) -> np.ndarray:
@@ -52,7 +61,7 @@ def test_kernel_and_vector_equal_the_explicit_way(gram: Gram, backend: Backend, 
 def test_the_diagonal_is_roughly_known(gram: Gram) -> None:
     exact = (explicit_rows(gram) ** 2).sum(-1)
     real = to_numpy(gram.real)
-    ratio = to_numpy(gram.diagonal(gram.embedded._x))[real] / exact[real]
+    ratio = to_numpy(gram.diagonal(descriptors_of(gram)))[real] / exact[real]
     assert ((ratio > 0.2) & (ratio < 3)).all()
     np.testing.assert_allclose(ratio.mean(), 1, atol=0.25)
 
@@ -91,11 +100,11 @@ def test_a_triangle_is_made_for_many_images_only(rng: np.random.Generator) -> No
 
 
 def test_sum_gives_every_descriptor_weight_one(gram: Gram) -> None:
-    np.testing.assert_array_equal(to_numpy(weights(gram, "sum", gram.embedded._x)[0]), to_numpy(gram.real))
+    np.testing.assert_array_equal(to_numpy(weights(gram, "sum", descriptors_of(gram))[0]), to_numpy(gram.real))
 
 
 def test_democratic_makes_contributions_equal(gram: Gram) -> None:
-    rows, w = explicit_rows(gram), to_numpy(weights(gram, "democratic", gram.embedded._x)[0])
+    rows, w = explicit_rows(gram), to_numpy(weights(gram, "democratic", descriptors_of(gram))[0])
     for image in (1, 2):  # the first has more descriptors than the whitened space can hold on one side
         on = to_numpy(gram.real)[image]
         kernel = rows[image, on] @ rows[image, on].T
@@ -103,7 +112,7 @@ def test_democratic_makes_contributions_equal(gram: Gram) -> None:
 
 
 def test_sinkhorn_is_ten_sinkhorn_iterations_on_the_clipped_matrix(gram: Gram) -> None:
-    rows, got = explicit_rows(gram), to_numpy(weights(gram, "sinkhorn", gram.embedded._x)[0])
+    rows, got = explicit_rows(gram), to_numpy(weights(gram, "sinkhorn", descriptors_of(gram))[0])
     for image, real in enumerate(to_numpy(gram.real)):
         kernel = np.maximum(rows[image, real] @ rows[image, real].T, 0)
         w = np.ones(real.sum())
@@ -114,11 +123,11 @@ def test_sinkhorn_is_ten_sinkhorn_iterations_on_the_clipped_matrix(gram: Gram) -
 
 
 def test_generalised_max_solves_its_linear_system(gram: Gram) -> None:
-    rows, got = explicit_rows(gram), to_numpy(weights(gram, "gmp", gram.embedded._x)[0])
+    rows, got = explicit_rows(gram), to_numpy(weights(gram, "gmp", descriptors_of(gram))[0])
     for image, real in enumerate(to_numpy(gram.real)):
         kernel = rows[image, real] @ rows[image, real].T
         n = len(kernel)
-        shift = to_numpy(gram.diagonal(gram.embedded._x))[image, real].mean()
+        shift = to_numpy(gram.diagonal(descriptors_of(gram)))[image, real].mean()
         expected = np.linalg.solve(kernel + shift * np.eye(n), np.ones(n))
         np.testing.assert_allclose(got[image, real], expected, atol=2e-3 * np.abs(expected).max())
 
@@ -137,4 +146,4 @@ def test_a_descriptor_with_a_zero_embedding_has_no_vote(backend: Backend) -> Non
 
 def test_an_unknown_name_is_explained(gram: Gram) -> None:
     with pytest.raises(InputError, match="expected one of sum, democratic, sinkhorn, gmp"):
-        weights(gram, "max", gram.embedded._x)
+        weights(gram, "max", descriptors_of(gram))

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, ClassVar
@@ -210,6 +210,7 @@ def test_an_endless_iterator_is_read_a_bounded_distance_ahead():
         assert result == -item
         assert len(pulled) <= taken + AHEAD
     assert len(workers()) == JOBS
+    assert isinstance(outcomes, Generator)
     outcomes.close()
     assert workers() == []
     assert len(pulled) <= 25 + AHEAD
@@ -222,6 +223,7 @@ def test_leaving_early_leaves_no_workers_and_makes_no_thread_fail(monkeypatch, t
     outcomes = spread(slowly_negated, itertools.count(), jobs=JOBS)
     for _ in range(taken):
         next(outcomes)
+    assert isinstance(outcomes, Generator)
     outcomes.close()
     assert workers() == []
     assert [str(fault.exc_value) for fault in faults] == []

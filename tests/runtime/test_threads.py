@@ -1,6 +1,7 @@
 """Tasks in parallel threads: all results in order, and errors of tasks."""
 
 import threading
+from collections.abc import Generator
 
 import pytest
 from threadpoolctl import threadpool_info
@@ -38,6 +39,7 @@ def test_few_items_are_taken_ahead():
     results = in_threads(lambda n: n, items(), 2)
     next(results)
     assert len(taken) <= 5
+    assert isinstance(results, Generator)
     results.close()
 
 

@@ -21,7 +21,10 @@ def replacing(path: AnyPath) -> Iterator[Path]:
         raise InputError(f"cannot write {target}: it is a folder; give the name of a file")
     temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
     try:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the umask has it; some libraries write files for their owner alone
         yield temporary
+        temporary.chmod(mode)
         _sync(temporary)
         os.replace(temporary, target)
         sync_folder(target.parent)

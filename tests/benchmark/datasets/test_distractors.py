@@ -7,6 +7,7 @@ import pytest
 
 from faemb.benchmark.datasets import STANDARD, Dataset, open_dataset
 from faemb.errors import InputError
+from recording import recording
 from small_datasets import write_images
 
 
@@ -33,8 +34,8 @@ def test_several_folders_follow_each_other(dataset: Dataset, tmp_path: Path) -> 
 def test_they_are_found_one_at_a_time(dataset: Dataset, tmp_path: Path, monkeypatch) -> None:
     """Only the folder of the first image has been searched when it comes."""
     both = dataset.with_distractors(write_images(tmp_path / "more", "1/a.jpg", "2/b.jpg"))
-    searched, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: searched.append(Path(path).name) or scandir(path))
+    searched: list[str] = []
+    monkeypatch.setattr(os, "scandir", recording(lambda path: searched.append(Path(path).name), os.scandir))
     next(both.distractor_images())
     assert searched == ["more", "1"]
 

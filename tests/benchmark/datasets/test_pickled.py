@@ -175,6 +175,7 @@ def test_arrays_that_share_their_bytes_take_memory_once(file: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 2 * pickled.LARGEST
     finally:
         tracemalloc.stop()
+    assert isinstance(arrays, list)
     assert numbers(arrays[-1]) == [97] * 1_000_000
 
 
