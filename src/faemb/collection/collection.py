@@ -225,7 +225,7 @@ class Collection:
 
     def search(
         self,
-        queries: ImageLike | list[ImageLike] | tuple[ImageLike, ...],
+        queries: ImageLike | Sequence[ImageLike],
         *,
         top: int = DEFAULT_TOP,
         threshold: float | None = None,

@@ -23,6 +23,7 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     try:
         temporary.touch()
         mode = temporary.stat().st_mode  # as the umask has it; some libraries write files for their owner alone
+        temporary.unlink()
         yield temporary
         temporary.chmod(mode)
         _sync(temporary)
