@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
@@ -236,8 +237,8 @@ class Collection:
 
         Only the region `box` (x1, y1, x2, y2) of each query is used; only hits of at least `threshold` are given.
         """
-        asked = list(queries) if isinstance(queries, list | tuple) else [queries]
-        answers, faults = self.search_many(asked, top=top, threshold=threshold, box=box, index=index)
+        several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
+        answers, faults = self.search_many(several, top=top, threshold=threshold, box=box, index=index)
         if faults:
             raise InputError(faults[0])
         return answers
