@@ -1,9 +1,10 @@
 """What every step of the pipeline shares: settings that were asked for and results that were learned, kept apart.
 
 Settings are the constructor's keywords and are never changed by `fit`. What is learned are attributes that end in an
-underscore and are listed in `learned`: arrays, or fitted components. `fit(x, y=None)`, `transform`, `get_params` and
-`set_params` follow scikit-learn, so that its `clone` and `Pipeline` take these classes. scikit-learn itself is not
-imported here: that takes longer than most commands.
+underscore and are listed in `learned`: arrays, or fitted components. `get_params` and `set_params` follow
+scikit-learn, so that its `clone` takes every component; its `Pipeline` takes those with `fit(x, y=None)` and
+`transform`: encoders, projections, rotations and codes. scikit-learn itself is not imported here: that takes longer
+than most commands.
 
 Persistence stores settings and learned attributes without knowing any class (persistence.py).
 """

@@ -87,7 +87,7 @@ def load(path: str | os.PathLike[str]) -> Component:
 
 
 def _load_version_1(header: dict[str, str], arrays: dict[str, np.ndarray], path: str | os.PathLike[str]) -> Component:
-    """Version 1 has another fingerprint: what reads such a file must not compare it."""
+    """Version 1 computed fingerprints differently, so they cannot be compared with those of this version."""
     try:
         tree = json.loads(header["model"])
         if not persistence_version_1.is_whole(tree, arrays, header["fingerprint"]):

@@ -1,8 +1,8 @@
 """Model files of format version 1, which was used before the first release, in the terms of version 2.
 
 Version 1 had no revisions and no checksum of its own: its fingerprint covered the tree and the arrays. Fitted parts
-stood in the place of the settings that they were made from; a model of pictures held short vectors and codes, which an
-index learns now; some settings had other names.
+stood in the place of the settings that they were made from; a `Model` also stored what short vectors and codes need,
+which each index learns now; some settings had other names.
 """
 
 import hashlib

@@ -42,6 +42,8 @@ def index(
     sources = images_in(images)
     chosen = Model.load(model, device=device) if model is not None else options.model(device)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
+        if collection.migrated is not None:
+            warning(collection.migrated)
         _change(collection, partial(collection.add, sources, jobs=jobs), output)
 
 
