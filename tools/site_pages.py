@@ -15,6 +15,13 @@ def on_files(files: Files, *, config: Any) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by MkDocs: links from docs/ to files of the root, which browsers of the repository can follow too."""
+    for source, page in PAGES.items():
+        markdown = markdown.replace(f"](../{source})", f"]({page})")
+    return markdown
+
+
 def moved_into_docs(text: str) -> str:
     for source, page in PAGES.items():
         text = text.replace(f"]({source})", f"]({page})")

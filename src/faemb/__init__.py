@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faemb.binary import ITQ, hamming
-    from faemb.collection import Answer, Collection, Group, Hit, Model, encode_images, fit_model, new_model
+    from faemb.collection import (
+        Answer,
+        Collection,
+        Group,
+        Hit,
+        Info,
+        Model,
+        Report,
+        encode_images,
+        fit_model,
+        new_model,
+    )
     from faemb.embedding import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation
-    from faemb.encoder import Encoder
-    from faemb.errors import FaembError
+    from faemb.encoder import Encoded, Encoder
+    from faemb.errors import FaembError, FormatError, InputError, MissingExtraError, NotFittedError
     from faemb.features import (
         CnnMap,
         CnnPatches,
@@ -23,6 +34,9 @@ if TYPE_CHECKING:
         extract_folder,
         make_extractor,
         read_features,
+        rmac,
+        root_sift,
+        spoc,
     )
     from faemb.presets import preset
     from faemb.projection import Projection
@@ -42,19 +56,26 @@ __all__ = [
     "CnnPatches",
     "CnnTokens",
     "Collection",
+    "Encoded",
     "Encoder",
     "Extractor",
     "FAemb",
     "FaembError",
     "FastFAemb",
     "Fisher",
+    "FormatError",
     "Group",
     "HessianAffine",
     "Hit",
+    "Info",
+    "InputError",
     "LocalFeatures",
+    "MissingExtraError",
     "Model",
     "Network",
+    "NotFittedError",
     "Projection",
+    "Report",
     "Rotation",
     "Triangulation",
     "Whitening",
@@ -66,16 +87,22 @@ __all__ = [
     "new_model",
     "preset",
     "read_features",
+    "rmac",
+    "root_sift",
+    "spoc",
 ]
 _MODULES = {
     "binary": ("ITQ", "hamming"),
-    "collection": ("Answer", "Collection", "Group", "Hit", "Model", "encode_images", "fit_model", "new_model"),
+    "collection": (
+        *("Answer", "Collection", "Group", "Hit", "Info", "Model", "Report"),
+        *("encode_images", "fit_model", "new_model"),
+    ),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),
-    "encoder": ("Encoder",),
-    "errors": ("FaembError",),
+    "encoder": ("Encoded", "Encoder"),
+    "errors": ("FaembError", "FormatError", "InputError", "MissingExtraError", "NotFittedError"),
     "features": (
         *("CnnMap", "CnnPatches", "CnnTokens", "Extractor", "HessianAffine", "LocalFeatures", "Network"),
-        *("extract_folder", "make_extractor", "read_features"),
+        *("extract_folder", "make_extractor", "read_features", "rmac", "root_sift", "spoc"),
     ),
     "presets": ("preset",),
     "projection": ("Projection",),

@@ -6,7 +6,7 @@ read_features("photo.siftgeo")                                  features that an
 extract_folder("photos", "features", HessianAffine())           many images, on all cores, resumable
 """
 
-from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network
+from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens, Network, rmac, spoc
 from faemb.features.extractor import Extractor
 from faemb.features.files import read_features
 from faemb.features.hessian_affine import HessianAffine, root_sift
@@ -34,5 +34,7 @@ __all__ = [
     "parse_box",
     "read_features",
     "read_image",
+    "rmac",
     "root_sift",
+    "spoc",
 ]
