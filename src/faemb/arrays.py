@@ -11,7 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from faemb.errors import FaembError, InputError, MissingExtraError
+from faemb.errors import FaembError, InputError, MissingExtraError, reason
 
 Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
@@ -68,7 +68,7 @@ def on_device(x: Array, device: str) -> Array:
     try:
         return tensor.to(place)
     except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a device that does not exist
-        raise InputError(f"PyTorch cannot use device={device!r} here ({str(error).splitlines()[0]})") from error
+        raise InputError(f"PyTorch cannot use device={device!r} here ({reason(error)})") from error
 
 
 def _cupy() -> Any:

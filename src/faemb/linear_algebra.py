@@ -27,10 +27,10 @@ def principal_axes(
     x = float64(x)
     mean = xp.mean(x, axis=0)
     centred = x - mean
-    samples, width = x.shape
-    wide = samples < width
+    samples, columns = x.shape
+    wide = samples < columns
     values, vectors = symmetric_eigen((centred @ centred.T if wide else centred.T @ centred) / samples)
-    kept = min(count, numerical_rank(values, max(samples, width), mean))
+    kept = min(count, numerical_rank(values, max(samples, columns), mean))
     axes = vectors[:, :kept]
     if wide:
         # Orthogonal in theory; rounding spoils the axes of small eigenvalues, and QR restores them.

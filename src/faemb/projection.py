@@ -70,7 +70,7 @@ class Projection(Component):
         return unit_length(centred) if self.unit_before else centred
 
     def _dimension(self, x: Array) -> int:
-        width = int(x.shape[1])
+        columns = int(x.shape[1])
         if self.dimension is not None:
-            require_whole("dimension", self.dimension, 1, width)
-        return self.dimension or width
+            require_whole("dimension", self.dimension, 1, columns)
+        return self.dimension or columns

@@ -112,10 +112,10 @@ class Whitening(Component):
         self.check_settings(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
-    def check_settings(self, width: int, discard: int = 0) -> None:
+    def check_settings(self, dimension: int, discard: int = 0) -> None:
         """Raise an error for settings that cannot be used with embedded descriptors of this length."""
         require_whole("discard", self._discarded(discard), 0)
-        require_whole("raise_last", self.raise_last, 0, width - 1)
+        require_whole("raise_last", self.raise_last, 0, dimension - 1)
         require_number("floor", self.floor, least=0, most=1)
 
     def fit_spectrum(self, spectrum: Spectrum, *, discard: int = 0) -> "Whitening":
@@ -169,10 +169,10 @@ class Whitening(Component):
         2 D' D (less only if most directions were kept), and these thin products run at half the rate.
         """
         self.require_fitted()
-        kept, width = self.matrix_.shape
+        kept, dimension = self.matrix_.shape
         last = self.matrix_[-1]  # a unit vector over the root of the smallest eigenvalue kept
         exact = float(self.eigenvalues_[0]) * float(last @ last) <= _WIDEST
-        if self._metric is None and exact and 30 * images * (2 * kept - width) > kept * width:
+        if self._metric is None and exact and 30 * images * (2 * kept - dimension) > kept * dimension:
             self._metric = self.matrix_.T @ self.matrix_
 
     @property

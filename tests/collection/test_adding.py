@@ -122,7 +122,7 @@ class TestAdding:
         (tmp_path / "nothing").mkdir()
         with pytest.raises(InputError, match=r"there are no images in .*nothing"):
             collection.add(tmp_path / "nothing")
-        with pytest.raises(InputError, match="there are no images in nothing"):
+        with pytest.raises(InputError, match="no files or folders are given"):
             collection.add([])
         with pytest.raises(InputError, match="there is no file or folder"):
             collection.add(tmp_path / "gone")

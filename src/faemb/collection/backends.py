@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.linear_maps import LinearMap, code_map, short_map
-from faemb.errors import FormatError, MissingExtraError
+from faemb.errors import FormatError, MissingExtraError, reason
 from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
 
@@ -91,7 +91,7 @@ class Backend(ABC):
         try:
             return cls(faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC))
         except (RuntimeError, MemoryError) as error:  # of faiss
-            raise FormatError(f"{path} is damaged ({str(error).splitlines()[0]})") from error
+            raise FormatError(f"{path} is damaged ({reason(error)})") from error
 
 
 class HNSW(Backend):
@@ -119,11 +119,11 @@ class IVFPQ(Backend):
     def _trained(cls, sample: Vectors) -> Any:
         lib, count = faiss(), len(sample)
         short = _padded(short_map(sample))
-        width = len(short.matrix)
+        length = len(short.matrix)
         lists = max(1, min(int(4 * count**0.5), count // _TRAINING_PER_LIST))
         bits = 8 if count >= 256 else max(1, int(np.log2(max(count, 2))))
-        parts = width // -(-width // _SUBVECTORS)
-        inner = lib.IndexIVFPQ(lib.IndexFlatIP(width), width, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
+        parts = length // -(-length // _SUBVECTORS)
+        inner = lib.IndexIVFPQ(lib.IndexFlatIP(length), length, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
         inner.cp.min_points_per_centroid = inner.pq.cp.min_points_per_centroid = 1
         index = _mapped(short, inner, unit=True)
         index.train(sample if count > 1 else np.repeat(sample, 2, axis=0))  # one bit needs two values
@@ -168,8 +168,8 @@ def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, 
 
 def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
     """The index of A x + b, or of that at unit length, as an index of x."""
-    lib, (short, width) = faiss(), linear.matrix.shape
-    transform = lib.LinearTransform(width, short, True)
+    lib, (short, dimension) = faiss(), linear.matrix.shape
+    transform = lib.LinearTransform(dimension, short, True)
     lib.copy_array_to_vector(np.ascontiguousarray(linear.matrix, np.float32).ravel(), transform.A)
     lib.copy_array_to_vector(np.ascontiguousarray(linear.bias, np.float32), transform.b)
     transform.is_trained = True

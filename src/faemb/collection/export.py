@@ -9,7 +9,8 @@ import numpy as np
 
 from faemb.collection.backends import faiss, write_index
 from faemb.collection.reading import View
-from faemb.errors import InputError, MissingExtraError
+from faemb.errors import InputError
+from faemb.features.files.hloc import h5py
 from faemb.features.files.vecs import write_fvecs
 from faemb.runtime.storage import replacing
 
@@ -73,10 +74,6 @@ def _write_faiss(view: View, out: Path) -> None:
 
 def _write_hloc(out: Path, items: Iterator[tuple[str, np.ndarray]]) -> None:
     """hloc's format of global descriptors: a group per image with one dataset."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtraError("hloc HDF5 files", "hloc") from error
-    with replacing(out) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(out) as temporary, h5py().File(temporary, "w") as file:
         for name, vector in items:
             file.require_group(_as_text(name)).create_dataset("global_descriptor", data=vector)

@@ -13,7 +13,7 @@ from faemb.collection.catalogue import Entry, Seen
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
 from faemb.collection.writing import Report, Writer, explained
-from faemb.errors import FaembError, InputError
+from faemb.errors import InputError, about
 from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import spread
@@ -100,7 +100,7 @@ def _to_describe(writer: Writer, files: Sequence[Path], report: Report) -> Itera
         elif name in hashes:
             report.unchanged += 1
         else:
-            report.failed.append(_named(file, unreadable[name]))
+            report.failed.append(about(file, unreadable[name]))
 
 
 def _is_unchanged(file: Path, before: Seen | None) -> bool:
@@ -167,15 +167,11 @@ class _Buffer:
 
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
-        reason = str(error) if isinstance(error, FaembError) else f"{path}: unexpected fault {error}"[:300]
+        sentence = about(path, error)
         seen = Seen(-1, -1)
         with suppress(InputError):
             if isinstance(error, InputError):  # the cause of other errors is not the file: it is tried again
                 seen = seen_now(path)
         self._report.removed += self._writer.catalogue.remove(name)
-        self._writer.catalogue.add_unreadable(name, seen, reason)
-        self._report.failed.append(_named(path, reason))
-
-
-def _named(path: Path, reason: str) -> str:
-    return reason if str(path) in reason else f"{path}: {reason}"
+        self._writer.catalogue.add_unreadable(name, seen, sentence)
+        self._report.failed.append(sentence)

@@ -31,8 +31,8 @@ class LinearMap(NamedTuple):
 
 def short_map(sample: Float[np.ndarray, "n D"]) -> LinearMap:
     """To the leading principal axes; vectors that are short already stay as they are."""
-    width = sample.shape[1]
-    axes = np.eye(width, dtype=np.float32) if width <= SHORT else _principal_axes(sample, SHORT)
+    dimension = sample.shape[1]
+    axes = np.eye(dimension, dtype=np.float32) if dimension <= SHORT else _principal_axes(sample, SHORT)
     return LinearMap(axes, np.zeros(len(axes), np.float32))
 
 

@@ -5,7 +5,6 @@
 It learns from unlabelled images; those of the collection itself will do.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -19,6 +18,7 @@ from faemb.errors import FormatError, InputError
 from faemb.features import Extractor, HessianAffine
 from faemb.presets import COLLECTION, preset, shrunk
 from faemb.runtime import Progress
+from faemb.runtime.storage import AnyPath
 from faemb.sets import some
 
 FEATURES = 2000
@@ -68,12 +68,12 @@ class Model(Component):
         self.require_fitted()
         return self.encoder_.encode(list(sets))
 
-    def save(self, path: str | os.PathLike[str]) -> str:
+    def save(self, path: AnyPath) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""
         return persistence.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> "Model":
+    def load(cls, path: AnyPath, *, device: str = "cpu") -> "Model":
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(

@@ -13,7 +13,7 @@ from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.nearest import Nearest, nearest
+from faemb.collection.nearest import Neighbours, nearest
 from faemb.collection.stored import stored_features, vector_file
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
@@ -55,11 +55,11 @@ class View:
         table[self.slots] = np.arange(len(self.slots))
         return table
 
-    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Nearest:
+    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Neighbours:
         """The best slots for each query by full vectors, as positions in `slots`."""
         if kind is None or not len(self.slots):
             found = nearest(queries, self.vectors, self.slots, count)
-            found = Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+            found = Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
         else:
             found = self._ranked(queries, self._candidates(queries, count, kind), count)
         return _settled(found)
@@ -78,9 +78,9 @@ class View:
         later = later[self.position[later] >= 0]
         return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
 
-    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Nearest:
+    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Neighbours:
         count = min(count, len(self.slots))
-        best = Nearest(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
+        best = Neighbours(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
         vectors = np.asarray(self.vectors)  # indexing np.memmap costs more than the product
         for query, slots in enumerate(candidates):
             scores = vectors[slots] @ queries[query]
@@ -184,8 +184,8 @@ class Reader:
         return self._view[1]
 
 
-def _settled(found: Nearest) -> Nearest:
+def _settled(found: Neighbours) -> Neighbours:
     """Scores rounded, and equal ones in order of position: scores of copies of one image differ by rounding only."""
     scores = np.round(found.scores, _DECIMALS)
     order = np.lexsort((found.rows, -scores), axis=-1)
-    return Nearest(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))
+    return Neighbours(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

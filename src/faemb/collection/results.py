@@ -37,7 +37,7 @@ class Info:
     unreadable: dict[str, str]
     folders: list[str]
     bytes: int
-    model: str
+    encoder: str
     extractor: str
     dimension: int
     """Length of the vectors; 0 before the model is fitted."""

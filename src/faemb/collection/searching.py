@@ -10,6 +10,7 @@ from faemb.collection.duplicates import FEW_FEATURES, connected, linked
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
+from faemb.errors import about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress, silent
@@ -40,8 +41,7 @@ class Searcher:
             if isinstance(outcome, LocalFeatures):
                 found[number] = outcome
             else:
-                text, name = str(outcome), _name_of(queries[number])
-                faults.append(text if name in text else f"{name}: {text}")
+                faults.append(about(_name_of(queries[number]), outcome))
         numbers = sorted(found)
         names = [_name_of(queries[number]) for number in numbers]
         features = [found[number] for number in numbers]

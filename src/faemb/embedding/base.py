@@ -90,7 +90,7 @@ class Embedding(Component, ABC):
     @property
     def dimension(self) -> int:
         """D, the length of one embedded descriptor."""
-        return self.n_anchors * sum(term.width(self.descriptor_dimension) for term in self.terms())
+        return self.n_anchors * sum(term.entries(self.descriptor_dimension) for term in self.terms())
 
     @abstractmethod
     def coding(self, like_x: Array) -> Coding:

@@ -131,7 +131,7 @@ class VLAT(Embedding):
         return (Quadratic(),)
 
     def leading_components(self) -> int:
-        return Quadratic().width(self.descriptor_dimension)
+        return Quadratic().entries(self.descriptor_dimension)
 
 
 class Triangulation(Embedding):
@@ -236,7 +236,7 @@ class _Taylor(Embedding):
         return (*_scaled(Constant, self.constant_scale), *_scaled(Linear, self.linear_scale), Quadratic())
 
     def leading_components(self) -> int:
-        return (Linear() if self.order == 1 else Quadratic()).width(self.descriptor_dimension)
+        return (Linear() if self.order == 1 else Quadratic()).entries(self.descriptor_dimension)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
         super().with_anchors(anchors)

@@ -38,7 +38,7 @@ class Term(ABC):
     order: int = 0
 
     @abstractmethod
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         """m, the number of entries per anchor."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Constant(Term):
     scale: float = 1.0
     order = 0
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return 1
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n 1"]:
@@ -81,7 +81,7 @@ class Linear(Term):
     scale: float = 1.0
     order = 1
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n d"]:
@@ -105,7 +105,7 @@ class LocalLinear(Term):
     rotations: Float[Array, "n d d"]
     order = 1
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n d"]:
@@ -125,7 +125,7 @@ class Quadratic(Term):
 
     order = 2
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d * (d + 1) // 2
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n u"]:
@@ -164,7 +164,7 @@ class FisherPair(Term):
     deviations: Float[Array, "n d"]
     order = 0
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return 2 * d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n m"]:

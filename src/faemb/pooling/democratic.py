@@ -51,7 +51,7 @@ class Democratic(NamedTuple):
 
 def democratic(
     times: Product,
-    votes: Bool[Array, "B N"],
+    usable: Bool[Array, "B N"],
     *,
     diagonal: Callable[[Bool[Array, "B 1"]], Float[Array, "B N"]],
     like_x: Array,
@@ -60,12 +60,12 @@ def democratic(
     """Solve for a batch until the residual of each image is within `tolerance`, or its last attempt has ended.
 
     times:    the product with K
-    votes:    descriptors that get a weight; the others get 0
+    usable:   descriptors that get a weight; the others get 0
     diagonal: gives K_ii, roughly, of the images for which its argument is true
     like_x:   an array of the precision to compute in
     """
-    xp = namespace(votes)
-    mask = xp.astype(votes, like_x.dtype)
+    xp = namespace(usable)
+    mask = xp.astype(usable, like_x.dtype)
     weights, residual = _descend(times, xp.zeros_like(mask), mask, _start(times, mask), tolerance, _EASY)
     ridge = xp.zeros_like(residual)
     if bool(xp.any(residual > tolerance)):
@@ -171,14 +171,14 @@ def _line_search(weights: Array, product: Array, step: Array, change: Array, mas
     return t
 
 
-def sinkhorn(kernel: Float[Array, "B N N"], votes: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
+def sinkhorn(kernel: Float[Array, "B N N"], usable: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
     """The usual computation [JZ14]: l := l / sqrt(l * (max(K, 0) l)), so many times.
 
     Kept for comparison with published numbers. Setting negative inner products to zero changes the equation, and needs
     the N x N matrix itself.
     """
     xp = namespace(kernel)
-    mask = xp.astype(votes, kernel.dtype)
+    mask = xp.astype(usable, kernel.dtype)
     kernel = xp.clip(kernel, min=0)
     weights = mask
     for _ in range(iterations):

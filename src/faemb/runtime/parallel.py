@@ -100,11 +100,11 @@ def _one_by_one(task: Callable[[Item], Result], suspects: list[Item]) -> Iterato
     """Run one item at a time, so that it is known which one kills its worker."""
     waiting = iter(suspects)
     while True:
-        guilty: list[Item] = []
-        yield from _until_broken(task, waiting, 1, guilty, ahead=1)
-        if not guilty:
+        suspect: list[Item] = []
+        yield from _until_broken(task, waiting, 1, suspect, ahead=1)
+        if not suspect:
             return
-        yield guilty[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
+        yield suspect[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
 
 
 def _stop(executor: Any) -> None:

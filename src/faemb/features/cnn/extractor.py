@@ -8,7 +8,7 @@ from faemb.features.cnn.network import Network
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.extractor import Extractor
 from faemb.features.local_features import Grids, LocalFeatures
-from faemb.settings import require_kind
+from faemb.settings import require_flag, require_kind
 
 
 class _NetworkExtractor(Extractor):
@@ -18,7 +18,7 @@ class _NetworkExtractor(Extractor):
     def check_settings(self) -> None:
         super().check_settings()
         require_kind("network", self.network, Network, optional=False)
-        require_kind("unit_length", self.unit_length, bool, optional=False)
+        require_flag("unit_length", self.unit_length)
         self.network.check_settings()
 
 
