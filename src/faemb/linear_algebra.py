@@ -39,9 +39,9 @@ def principal_axes(
 
 
 def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d"]) -> int:
-    """How many eigenvalues of a covariance (largest first) are above rounding level.
+    """Number of eigenvalues of a covariance (largest first) that are above rounding level.
 
-    Rounding of a float64 matrix of that size, or of the mean that was subtracted: equal rows have no directions.
+    That is the rounding of a float64 matrix of this size, or of the mean that was subtracted: equal rows have rank 0.
     """
     xp = namespace(values)
     if values.shape[0] == 0:

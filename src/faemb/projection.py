@@ -1,7 +1,7 @@
 """Preprocessing of local descriptors before they are embedded: centring, PCA, unit length.
 
-The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the group's released code also subtracts the
-mean and scales to unit length before the PCA, and scales to unit length again after it.
+The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the code released by its authors also
+subtracts the mean and scales to unit length before the PCA, and scales to unit length again after it.
 """
 
 from jaxtyping import Float
@@ -49,7 +49,7 @@ class Projection(Component):
 
     @property
     def descriptor_dimension(self) -> int:
-        """The length of the descriptors that it takes."""
+        """Length of the input descriptors."""
         self.require_fitted()
         return int(self.mean_.shape[0])
 

@@ -29,7 +29,7 @@ VARIANTS = ("whiten", "rotate")
 class Rotation(Component):
     """Learned: `mean_` (D), `axes_` (k, D), `signs_` (k), `scales_` (D).
 
-    variant: "whiten" or "rotate"; max_axes: at most so many principal axes are learned, the rest is completed;
+    variant: "whiten" or "rotate"; max_axes: largest number of principal axes to learn, the rest is completed;
     floor: smallest variance used for whitening, as a fraction of the largest.
     """
 

@@ -17,7 +17,7 @@ import pytest
 from faemb.errors import FaembError, InputError, MissingExtraError, reason
 from faemb.features.image import decoders, decoding, read_image
 
-UNREADABLE = "is no image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
+UNREADABLE = "is not an image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
 AGAIN = "it is damaged, truncated or of a rare kind: copy or download it again, or save it as PNG"
 
 

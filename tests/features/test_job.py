@@ -302,7 +302,7 @@ class TestFaults:
         (tmp_path / "photos" / "notes.txt").touch()
         with pytest.raises(InputError, match=r"there are no images in .*photos"):
             extract_folder(tmp_path / "photos", out, EXTRACTOR)
-        with pytest.raises(InputError, match="there are no images"):
+        with pytest.raises(InputError, match="no files or folders are given"):
             extract_folder([], out, EXTRACTOR)
         with pytest.raises(InputError, match="there is no file or folder"):
             extract_folder(tmp_path / "gone", out, EXTRACTOR)

@@ -41,7 +41,7 @@ DEFAULT_TOP = 10
 
 class Collection:
     migrated: str | None
-    """A sentence if opening has converted the collection from an earlier format version."""
+    """A sentence if opening the collection has converted it from an earlier format version."""
 
     def __init__(self, folder: AnyPath, *, device: str = "cpu") -> None:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
@@ -236,7 +236,8 @@ class Collection:
     ) -> list[Answer]:
         """The most similar images to each query: a path, an array, or a list of them.
 
-        Only the region `box` (x1, y1, x2, y2) of each query is used; only hits of at least `threshold` are given.
+        With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
+        this similarity are returned.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(several, top=top, threshold=threshold, box=box, index=index)
@@ -321,7 +322,7 @@ class Collection:
     # Checking.
 
     def check(self, *, repair: bool = False, jobs: int | None = None, progress: Progress | None = None) -> list[str]:
-        """A sentence for everything that does not match its checksum; with `repair` it is derived again."""
+        """A sentence for each item that does not match its checksum; with `repair` it is computed again."""
         damage = self._catalogue.fault()
         if damage is not None:
             return [f"{self.layout.catalogue} is damaged ({damage}); restore it from a copy"]

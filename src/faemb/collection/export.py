@@ -1,4 +1,4 @@
-"""Vectors of a collection as files of other tools."""
+"""Export of a collection's vectors to formats of other tools."""
 
 import json
 import os
@@ -20,7 +20,7 @@ FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
 def export_vectors(view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str) -> None:
     """Vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json file.
 
-    hloc names images relative to the picture folder: see `picture_folder`, which takes `folders`.
+    hloc names images relative to the picture folder, which `picture_folder` finds with `folders`.
     """
     vectors, names = view.vectors, [str(path) for path in paths]
     if form == "npz":

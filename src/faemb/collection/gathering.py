@@ -1,4 +1,4 @@
-"""Files become images of a collection: described by worker processes, stored with their packed local features."""
+"""Adding files to a collection: worker processes extract local features, which are packed and stored."""
 
 import os
 import time
@@ -22,7 +22,7 @@ _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 
 
 class Known(NamedTuple):
-    """A file, and the content hash that the catalogue has for it: None for a new image."""
+    """A file and its content hash in the catalogue; None for a new image."""
 
     path: Path
     hash: str | None
@@ -77,7 +77,7 @@ def gather(writer: Writer, files: Sequence[Path], extractor: Extractor, jobs: in
 def gather_again(
     writer: Writer, entries: Sequence[Entry], extractor: Extractor, jobs: int | None, report: Report
 ) -> None:
-    """Read the files of images whose stored features are lost.
+    """Extract the features of images whose stored features are lost.
 
     An image that still has its vector is kept even if its file cannot be read.
     """
@@ -111,7 +111,7 @@ def _is_unchanged(file: Path, before: Seen | None) -> bool:
 
 
 class _Buffer:
-    """Results of the workers until they are stored: one transaction for dozens of images."""
+    """Results of the workers, stored in one transaction for dozens of images."""
 
     def __init__(self, writer: Writer, report: Report) -> None:
         self._writer, self._report = writer, report

@@ -1,4 +1,4 @@
-"""Answers of a collection: the images most similar to a query, and groups of images that show the same."""
+"""Search: the images most similar to a query, and groups of images that show the same object or scene."""
 
 import os
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Searcher:
         threshold: float | None,
         index: str | None,
     ) -> list[Answer]:
-        """An answer for each query; its features have been rounded as stored features are (packing.py)."""
+        """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
         require_whole("top", top, 1)
         if threshold is not None:
             require_number("threshold", threshold, least=-1, most=1)

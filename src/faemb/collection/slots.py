@@ -1,7 +1,7 @@
 """Rows of one length in a file, one slot each: appended, and memory mapped for reading.
 
-A slot counts only if the catalogue names it. Content after the last named slot was written by a process that was killed
-before it could name it, and is overwritten.
+A slot is valid only if the catalogue refers to it. Content after the last such slot was written by a process that was
+killed before its transaction was committed, and is overwritten.
 """
 
 import os

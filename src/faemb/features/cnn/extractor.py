@@ -1,4 +1,4 @@
-"""What the extractors of this package share: a network, its checks, and vectors as features."""
+"""Shared by the extractors of this package: a network, its checks, and the conversion of vectors to features."""
 
 import numpy as np
 from jaxtyping import Float
