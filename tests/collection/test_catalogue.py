@@ -46,9 +46,9 @@ def other(catalogue, file) -> Iterator[Catalogue]:
     opened.close()
 
 
-def image(path: str, **said: Any) -> dict[str, Any]:
+def image(path: str, **given: Any) -> dict[str, Any]:
     usual = {"hash": "aa", "bytes": 10, "changed": 5, "width": 4, "height": 3, "features": 7, "offset": 0}
-    return {"path": path, **usual, "length": 20, "features_crc": 1, **said}
+    return {"path": path, **usual, "length": 20, "features_crc": 1, **given}
 
 
 def put(catalogue: Catalogue, *paths: str) -> None:
@@ -187,7 +187,7 @@ class TestImages:
         assert [waits.path for waits in catalogue.waiting(10, 1000)] == ["a", "b"]
 
     def test_what_waits(self, catalogue):
-        """Images with features that have no vector, the oldest first, so many at a time."""
+        """Images with features that have no vector, the oldest first, a limited number at a time."""
         put(catalogue, "a", "b", "c")
         catalogue.put(image("blank", features=0))
         catalogue.place(id_of(catalogue, "b"), 0, 1)

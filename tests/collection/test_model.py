@@ -90,7 +90,7 @@ def test_the_same_settings_and_images_give_the_same_model(fitted, sets):
 
 
 def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
-    """Of a large image only some descriptors are used."""
+    """Only some descriptors of a large image are used."""
     seen: list[int] = []
 
     class Listening(Encoder):
@@ -105,11 +105,11 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
 
 
 def test_progress_names_every_stage(sets):
-    told: list[tuple[str, int, int]] = []
-    small_model().fit(sets, progress=lambda *call: told.append(call))
-    stages = list(dict.fromkeys(stage for stage, _, _ in told))
+    calls: list[tuple[str, int, int]] = []
+    small_model().fit(sets, progress=lambda *call: calls.append(call))
+    stages = list(dict.fromkeys(stage for stage, _, _ in calls))
     assert stages == ["projection", "anchors", "statistics", "whitening", "done"]
-    assert all(0 <= done <= total for _, done, total in told)
+    assert all(0 <= done <= total for _, done, total in calls)
 
 
 def test_a_model_that_has_learned_nothing_says_so(sets):

@@ -29,7 +29,7 @@ from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
 class _Brightest(Extractor):
-    """The brightest pixels, described by their levels: quick, always so many. Its _ keeps it out of the registry."""
+    """A fixed number of the brightest pixels, described by their levels: fast. The _ keeps it out of the registry."""
 
     def __init__(self, *, max_features: int = 20, max_side: int | None = None) -> None:
         self.max_features, self.max_side = max_features, max_side
@@ -325,7 +325,7 @@ class TestFaults:
         with pytest.raises(InputError, match="cannot be made: Permission denied"):
             extract_folder(photos, out, EXTRACTOR)
 
-    def test_out_that_may_not_be_written_is_told_for_each_image(self, photos, out, monkeypatch):
+    def test_out_that_may_not_be_written_is_reported_for_each_image(self, photos, out, monkeypatch):
         def refuse(*arguments: Any, **options: Any) -> None:
             raise FaembError("cannot write it: Permission denied")
 
