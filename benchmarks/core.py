@@ -122,7 +122,7 @@ class CountedProducts:
             return gram.times(w)
 
         x = self.batch.x
-        return gram.vector(democratic(times, gram.votes, diagonal=partial(gram.diagonal, x), like_x=x).weights)
+        return gram.vector(democratic(times, gram.usable, diagonal=partial(gram.diagonal, x), like_x=x).weights)
 
 
 def explicit_way(method: FastFAemb, whitening: Whitening, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

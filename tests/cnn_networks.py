@@ -68,7 +68,7 @@ def tokens(patch: int = 7, prefix: int = 1) -> onnx.ModelProto:
 
 
 def network(model: onnx.ModelProto, **settings: Any) -> Network:
-    """Plain pixels 0..1 in RGB unless said otherwise."""
+    """A network that takes pixels 0..1 in RGB by default."""
     plain: dict[str, Any] = {"channels": "rgb", "mean": 0.0, "std": 255.0}
     net = Network(**plain | settings)
     net.program_ = np.frombuffer(model.SerializeToString(), np.uint8)

@@ -1,7 +1,7 @@
 """A process beside the tests that changes small collections and is killed on the way.
 
 Run as a program this is that process: it has imported everything once and does each job in a child of its own, in
-which no workers are used. A child can be told to die at its n-th step: a step is a call that changes a file or the
+which no workers are used. A child can be ordered to die at its n-th step: a step is a call that changes a file or the
 database, or that waits for the disk.
 """
 
@@ -169,7 +169,7 @@ def open_without_permission(say: Callable[[str], None], folder: str) -> None:
 
 
 def export(say: Callable[[str], None], folder: str, out: str, form: str, room: str) -> None:
-    """Where there is room for so many bytes."""
+    """Export with room for this number of bytes on the disk."""
     with Collection.open(folder) as collection:
         collection.export(f"{out}.before", form)
         limited(int(room))

@@ -68,7 +68,7 @@ def counts(report: Report) -> tuple[int, int, int, int]:
 
 
 def names_below(found: Collection | list[Hit], root: Path) -> list[str]:
-    """Of the images of a collection, or of hits, below a folder."""
+    """Paths of the images of a collection, or of hits, relative to a folder."""
     if isinstance(found, Collection):
         return sorted(os.path.relpath(found.layout.path_of(entry.path), root) for entry in found.entries())
     return [os.path.relpath(hit.path, root) for hit in found]

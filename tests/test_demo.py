@@ -204,13 +204,13 @@ def test_a_sample_is_spread_from_the_worst_to_the_best(scores, count, expected):
 
 def test_a_small_demo_runs_and_runs_again(quick, only_core, tmp_path):
     photographs = {name: pixels[::2, ::2].copy() for name, pixels in list(installed_photographs().items())[4:7]}
-    out, told = tmp_path / "new" / "demo", []
-    first = run_demo(out, lambda *step: told.append(step), 1, photographs=photographs)
+    out, calls = tmp_path / "new" / "demo", []
+    first = run_demo(out, lambda *step: calls.append(step), 1, photographs=photographs)
     assert (first.scenes, first.images) == (3, 21)
     assert 50 < first.mean_average_precision <= 100
     assert first.page == out / "demo.html"
     assert NOTE in str(first)
-    assert told[-1] == ("search", 3, 3)
+    assert calls[-1] == ("search", 3, 3)
     with Collection.open(first.collection) as collection:
         assert len(collection) == 21
     page = first.page.read_text(encoding="utf-8")

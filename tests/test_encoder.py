@@ -250,7 +250,7 @@ def test_settings_that_make_no_sense_are_explained(changes: dict, message: str, 
 
 
 def test_a_device_that_is_not_there_is_explained(learning) -> None:
-    """By PyTorch's own words where it is installed; else the extra is named."""
+    """With PyTorch's message where it is installed, otherwise with the name of the extra."""
     with pytest.raises(FaembError, match=r"cannot use device='no-such-device'|needs the extra 'torch'"):
         small(device="no-such-device").fit(learning)
 

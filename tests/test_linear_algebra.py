@@ -16,7 +16,7 @@ def symmetric(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def largest_components(vectors: np.ndarray) -> np.ndarray:
-    """Of each row, the component that is largest in magnitude."""
+    """The component of largest magnitude of each row."""
     return np.take_along_axis(vectors, np.abs(vectors).argmax(1)[:, None], axis=1)
 
 

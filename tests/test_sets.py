@@ -1,4 +1,4 @@
-"""Descriptor sets: the accepted forms, what is refused and how it is said, samples and padded batches."""
+"""Descriptor sets: the accepted forms, refusals and their messages, samples and padded batches."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """One code for arrays of several libraries: NumPy by default, PyTorch or CuPy if such arrays are given.
 
-The mathematics asks `namespace(x)` for the functions of x's own library (the array API standard), so that nothing
-is written twice. This module holds what the standard does not cover: conversion between libraries, devices, and the
-checks that public methods make once, at the boundary.
+`namespace(x)` gives the functions of the array API standard in x's own library, so that one implementation serves all.
+This module holds what the standard does not cover: conversion between libraries, devices, and the checks of input that
+public methods make once.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from faemb.errors import FaembError, InputError, MissingExtraError
+from faemb.errors import FaembError, InputError, MissingExtraError, reason
 
 Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
@@ -67,8 +67,8 @@ def on_device(x: Array, device: str) -> Array:
     tensor = x if array_api_compat.is_torch_array(x) else torch.as_tensor(np.array(to_numpy(x)))
     try:
         return tensor.to(place)
-    except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a device that does not exist
-        raise InputError(f"PyTorch cannot use device={device!r} here ({str(error).splitlines()[0]})") from error
+    except (RuntimeError, AssertionError) as error:  # raised by PyTorch for a device that does not exist
+        raise InputError(f"PyTorch cannot use device={device!r} here ({reason(error)})") from error
 
 
 def _cupy() -> Any:
@@ -85,7 +85,7 @@ def float64(x: Array) -> Array:
 
 
 def block_elements(reference: Array) -> int:
-    """How many elements a temporary may have on the reference's device."""
+    """Largest number of elements of a temporary array on the reference's device."""
     return _CPU_BLOCK if str(array_api_compat.device(reference)) == "cpu" else _DEVICE_BLOCK
 
 
@@ -116,7 +116,7 @@ def as_float(x: object, name: str) -> Array:
 
 
 def as_matrix(x: object, name: str, *, columns: int | None = None) -> Array:
-    """x as a finite (rows, columns) float array, with so many columns if given."""
+    """x as a finite (rows, columns) float array; if `columns` is given, with this number of columns."""
     array = as_float(x, name)
     if array.ndim != 2:
         raise InputError(f"{name} have shape {tuple(array.shape)}; expected two axes, (rows, columns)")

@@ -1,7 +1,7 @@
 """A demonstration on photographs of installed packages: render views, index them, search, measure, write a page.
 
 scikit-learn contains two photographs, scikit-image (the extra 'demo') more; nothing is downloaded. The first, a palace,
-is cut into tiles that show different things, so that there are several scenes even without scikit-image. Views of each
+is cut into tiles with different content, so that there are several scenes even without scikit-image. Views of each
 scene:
 
     original      the photograph
@@ -13,7 +13,7 @@ scene:
     quality-30    saved as a JPEG of quality 30
 
 Views rendered from one photograph are far easier to find than real photographs of one object. The mAP shows that the
-installation works and says nothing about real photographs.
+installation works; it is no estimate for real photographs.
 """
 
 import os
@@ -41,7 +41,7 @@ from faemb.runtime.storage import replacing
 
 NOTE = (
     "The views of a scene are rendered from one photograph, so they are easy to find: the number shows that everything "
-    "works, and says nothing about real photographs."
+    "works, and is no estimate for real photographs."
 )
 FEATURES = 400
 """Largest number of local features of an image; enough for images of this size."""
@@ -104,7 +104,7 @@ def run_demo(
     *,
     photographs: Mapping[str, Pixels] | None = None,
 ) -> DemoResult:
-    """Run the demo in the folder `out`, which is new, empty, or of an earlier demo, which is replaced."""
+    """Run the demo in the folder `out`, which is new, empty, or that of an earlier demo, whose files are replaced."""
     start, out = time.monotonic(), Path(os.path.abspath(out))
     photographs = installed_photographs() if photographs is None else photographs
     _prepare_folder(out)
@@ -124,11 +124,11 @@ def run_demo(
 
 
 def _prepare_folder(out: Path) -> None:
-    """Make the folder, or remove what an earlier demo left; refuses a folder with anything else in it."""
+    """Make the folder, or remove the files of an earlier demo; refuses a folder with anything else in it."""
     about = out / _ABOUT
     ours = about.is_file() and about.read_text(encoding="utf-8", errors="replace").startswith(_ABOUT_TEXT)
     if out.exists() and not ours and not (out.is_dir() and not any(out.iterdir())):
-        raise InputError(f"{out} is there already and was not made by the demo; give a new folder")
+        raise InputError(f"{out} exists already and was not made by the demo; give a new folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         about.write_text(f"{_ABOUT_TEXT}\n{NOTE}\n", encoding="utf-8")
@@ -153,7 +153,7 @@ def installed_photographs() -> dict[str, Pixels]:
 
 
 def _shipped(package: str, folder: str, files: Mapping[str, str]) -> dict[str, Pixels]:
-    """Those of the files that the package has; it is not imported, so it cannot download others."""
+    """The files that the installed package contains; it is not imported, so it cannot download others."""
     spec = find_spec(package)
     roots = [Path(root, folder) for root in spec.submodule_search_locations or ()] if spec else []
     paths = {name: root / file for root in roots for name, file in files.items()}

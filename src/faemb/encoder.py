@@ -2,7 +2,7 @@
 
     descriptors -> projection -> embedding -> whitening -> pooling -> finishing -> rotation -> first components
 
-The finishing steps have two published orders: the paper's [DC17, Sec. 5.2], and that of its authors' released code.
+The finishing steps have two published orders, the paper's [DC17, Sec. 5.2] and that of its authors' released code:
 
     paper      pool, power law, unit length, rotation (whitening), unit length
     released   pool, unit length, rotation, drop leading components, power law, unit length

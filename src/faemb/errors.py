@@ -27,3 +27,18 @@ class MissingExtraError(FaembError, ImportError):
     def __reduce__(self) -> "tuple[type[MissingExtraError], tuple[str, str]]":
         """Allows the error to be sent from a worker process."""
         return type(self), self._given
+
+
+def reason(error: BaseException) -> str:
+    """The first line of an error's message, at most 200 characters; the type of an error without a message."""
+    text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
+    line = text.splitlines()[0].rstrip(" .")
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def about(path: object, fault: Exception | str) -> str:
+    """A sentence on what is wrong with a file; it begins with the path unless the message contains it."""
+    text = str(fault)
+    if isinstance(fault, Exception) and not isinstance(fault, FaembError):
+        text = f"an unexpected fault, please report it ({reason(fault)})"
+    return text if str(path) in text else f"{path}: {text}"

@@ -92,11 +92,11 @@ MEASURES: Mapping[str, Callable[[Iterable[Ranking], Iterable[Judgement]], float]
     "mP@10": partial(mean_precision_at, 10),
     "N-S": ns_score,
 }
-"""By their usual names in benchmarks."""
+"""Measures by their usual names in benchmarks."""
 
 
 def _mean(measure: Callable[..., float], rankings: Iterable[Ranking], judgements: Iterable[Judgement]) -> float:
-    """Rankings may come from a generator, since all of them together may not fit into memory."""
+    """The mean over queries with relevant images; rankings may come from a generator, to save memory."""
     values = []
     for ranking, (relevant, ignored) in zip(rankings, judgements, strict=True):
         wanted, skipped = set(relevant), set(ignored)

@@ -27,10 +27,10 @@ def principal_axes(
     x = float64(x)
     mean = xp.mean(x, axis=0)
     centred = x - mean
-    samples, width = x.shape
-    wide = samples < width
+    samples, columns = x.shape
+    wide = samples < columns
     values, vectors = symmetric_eigen((centred @ centred.T if wide else centred.T @ centred) / samples)
-    kept = min(count, numerical_rank(values, max(samples, width), mean))
+    kept = min(count, numerical_rank(values, max(samples, columns), mean))
     axes = vectors[:, :kept]
     if wide:
         # Orthogonal in theory; rounding spoils the axes of small eigenvalues, and QR restores them.
@@ -39,9 +39,9 @@ def principal_axes(
 
 
 def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d"]) -> int:
-    """How many eigenvalues of a covariance (largest first) are above rounding level.
+    """Number of eigenvalues of a covariance (largest first) that are above rounding level.
 
-    Rounding of a float64 matrix of that size, or of the mean that was subtracted: equal rows have no directions.
+    That is the rounding of a float64 matrix of this size, or of the mean that was subtracted: equal rows have rank 0.
     """
     xp = namespace(values)
     if values.shape[0] == 0:

@@ -4,7 +4,7 @@
     preset("f-faemb-16", "released")      as in the code released by its authors
     preset("small")                       the default of a collection
 
-Where the paper and the released code disagree is one table, `VARIANTS`; descriptor lengths are the paper's: 128 for
+`VARIANTS` holds the points on which the paper and the released code differ. Descriptor lengths are the paper's: 128 for
 VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
 """
 
@@ -62,7 +62,7 @@ VARIANTS = {
         unit_residuals=False,
         anchor_learning="alternating",
         # The paper has 1e-2 throughout. With it Algorithm 1 draws F-FAemb's anchors together into one point, on
-        # descriptors of unit length; 1e-3 is the group's own value for learned anchors.
+        # descriptors of unit length; the code released by the paper's authors has 1e-3 for learned anchors.
         fast_mu=1e-3,
         restarts=1,
         floor=1e-6,  # the paper gives none; without it, directions at rounding level weigh as much as any other
@@ -104,7 +104,7 @@ PUBLISHED = tuple(
 )
 
 COLLECTION = {"small": 8, "medium": 16}
-"""F-FAemb on 32 dimensions with so many anchors: unit residuals and a relative floor, the best of both variants."""
+"""Number of anchors of F-FAemb on 32 dimensions, with unit residuals and a relative floor: best of both variants."""
 
 BEST = "best"
 """Best of an ablation on two benchmarks: longer descriptors, fewer components dropped, more rows for the whitening."""
@@ -133,11 +133,11 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
 SMALLER = ((16, 32), (8, 32), (4, 32), (2, 32), (2, 16), (1, 16), (1, 8))
 """Anchors and dimensions of smaller and smaller encoders, for few learning descriptors."""
 LEAST_ROWS = 1.0
-"""Descriptors per dimension of the embedding, below which a smaller encoder is better."""
+"""Number of descriptors per dimension of the embedding, below which a smaller encoder is better."""
 
 
 def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
-    """This encoder of a collection's preset, or the largest smaller one that so many descriptors suffice to learn."""
+    """This encoder of a collection's preset, or the largest smaller one for which there are enough descriptors."""
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
     if own not in SMALLER:
         return encoder
@@ -145,7 +145,7 @@ def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
     n_anchors, dimension = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
     changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": dimension}
     if encoder.whitening is not None:
-        # The leading components of one anchor are all there are.
+        # With one anchor nothing is discarded: the leading components are the whole vector.
         changes["whitening__discard"] = _half_of_a_cell(dimension) if n_anchors > 1 else 0
     return encoder.set_params(**changes)
 
@@ -200,5 +200,5 @@ def _method(method: type[Embedding], n_anchors: int, variant: Variant) -> Embedd
 
 
 def _paper_discard(family: Family) -> int:
-    """What the paper drops: d(d+1)/2 for second-order methods, 128 for the others."""
+    """Number of components that the paper drops: d(d+1)/2 for second-order methods, 128 for the others."""
     return 45 * 46 // 2 if family.descriptor_dimension == 45 else 128

@@ -1,7 +1,7 @@
 """Preprocessing of local descriptors before they are embedded: centring, PCA, unit length.
 
-The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the group's released code also subtracts the
-mean and scales to unit length before the PCA, and scales to unit length again after it.
+The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the code released by its authors also
+subtracts the mean and scales to unit length before the PCA, and scales to unit length again after it.
 """
 
 from jaxtyping import Float
@@ -49,7 +49,7 @@ class Projection(Component):
 
     @property
     def descriptor_dimension(self) -> int:
-        """The length of the descriptors that it takes."""
+        """Length of the input descriptors."""
         self.require_fitted()
         return int(self.mean_.shape[0])
 
@@ -70,7 +70,7 @@ class Projection(Component):
         return unit_length(centred) if self.unit_before else centred
 
     def _dimension(self, x: Array) -> int:
-        width = int(x.shape[1])
+        columns = int(x.shape[1])
         if self.dimension is not None:
-            require_whole("dimension", self.dimension, 1, width)
-        return self.dimension or width
+            require_whole("dimension", self.dimension, 1, columns)
+        return self.dimension or columns

@@ -29,7 +29,7 @@ VARIANTS = ("whiten", "rotate")
 class Rotation(Component):
     """Learned: `mean_` (D), `axes_` (k, D), `signs_` (k), `scales_` (D).
 
-    variant: "whiten" or "rotate"; max_axes: at most so many principal axes are learned, the rest is completed;
+    variant: "whiten" or "rotate"; max_axes: largest number of principal axes to learn, the rest is completed;
     floor: smallest variance used for whitening, as a fraction of the largest.
     """
 
@@ -63,8 +63,8 @@ class Rotation(Component):
         xp = namespace(x)
         x = x - self._beside("mean_", x)
         axes = self._beside("axes_", x)
-        k, width = axes.shape
-        if k == width:
+        k, dimension = axes.shape
+        if k == dimension:
             return (x @ axes.T) * self._beside("scales_", x)
         signs = self._beside("signs_", x)
         corner = xp.eye(k, dtype=x.dtype, device=x.device) - axes[:, :k] * signs  # Y'E
@@ -83,12 +83,12 @@ class Rotation(Component):
         centred = x - self._beside("mean_", x)
         return (centred @ self._beside("axes_", x)[:count].T) * self._beside("scales_", x)[:count]
 
-    def _scales(self, variances: Float[Array, " k"], width: int) -> Float[Array, " D"]:
+    def _scales(self, variances: Float[Array, " k"], dimension: int) -> Float[Array, " D"]:
         xp = namespace(variances)
         if self.variant == "rotate":
-            return xp.ones(width, dtype=variances.dtype, device=variances.device)
+            return xp.ones(dimension, dtype=variances.dtype, device=variances.device)
         kept = xp.maximum(variances, self.floor * variances[0])
-        rest = xp.zeros(width - kept.shape[0], dtype=kept.dtype, device=kept.device) + kept[-1]
+        rest = xp.zeros(dimension - kept.shape[0], dtype=kept.dtype, device=kept.device) + kept[-1]
         return 1 / xp.sqrt(xp.concat([kept, rest]))
 
 

@@ -1,6 +1,6 @@
 """Sets of local descriptors: each image is a set, and one sample of an estimator is one set.
 
-Accepted wherever sets are asked for: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
+Accepted forms of sets: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
 offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image. A set may be empty.
 """
 
@@ -15,7 +15,7 @@ from faemb.arrays import Array, as_float, is_array, like, namespace, require_fin
 from faemb.errors import InputError
 
 PORTION, PORTION_DESCRIPTORS = 256, 1 << 17
-"""The most images, and the most descriptors, that are encoded together: enough for all cores, few enough for memory."""
+"""Largest number of images and of descriptors encoded together: enough for all cores, few enough for memory."""
 
 SetsLike = Any
 """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
@@ -23,7 +23,7 @@ SetsLike = Any
 
 @dataclass(frozen=True, eq=False)
 class DescriptorSets:
-    """Checked sets: all descriptors in one float array, and where each image begins."""
+    """Checked sets: all descriptors in one float array, and the first row of each image."""
 
     flat: Float[Array, "N d"]
     offsets: np.ndarray
@@ -74,7 +74,7 @@ class Batch:
 
 
 def as_sets(data: SetsLike, *, columns: int | None = None) -> DescriptorSets:
-    """Check any accepted form once; descriptors must be finite, and have so many columns if given."""
+    """Check any accepted form once; descriptors must be finite and have `columns` columns, if that is given."""
     sets = data if isinstance(data, DescriptorSets) else _read(data)
     if columns is not None and sets.descriptor_dimension != columns:
         raise InputError(f"descriptors have {sets.descriptor_dimension} columns; this model was fitted on {columns}")
@@ -83,7 +83,7 @@ def as_sets(data: SetsLike, *, columns: int | None = None) -> DescriptorSets:
 
 
 def some(descriptors: Float[np.ndarray, "n d"], most: int, rng: np.random.Generator) -> Float[np.ndarray, "m d"]:
-    """At most so many descriptors of an image, drawn without replacement, in their order."""
+    """At most `most` descriptors of an image, drawn without replacement, in their order."""
     if len(descriptors) <= most:
         return descriptors
     return descriptors[np.sort(rng.choice(len(descriptors), most, replace=False))]

@@ -25,10 +25,10 @@ from faemb.linear_algebra import numerical_rank, symmetric_eigen
 from faemb.settings import require_number, require_whole
 
 _REPAID = 100
-"""Images from which on a triangle is formed: twice as many as repay it."""
+"""Number of images from which the triangular factor is computed: twice the break-even point."""
 _WIDEST = 1e8
-"""Largest over smallest eigenvalue, above which W'W in float32 is not exact enough: errors exceed 0.2 % of K, and K can
-get negative eigenvalues. Products with W and then W' lose half as many digits."""
+"""Ratio of largest to smallest eigenvalue above which W'W in float32 is not exact enough: errors exceed 0.2 % of K, and
+K can get negative eigenvalues. Products with W and then W' lose half as many digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +92,9 @@ class Spectrum:
 class Whitening(Component):
     """Learned: `mean_` (D), `matrix_` (D', D) in float32, `eigenvalues_` (D, before the floor, float64).
 
-    discard:    how many leading components to drop; None means what the paper drops for the method
+    discard:    number of leading components to drop; None: the paper's number for the method
     floor:      eigenvalues are raised to this fraction of the largest; 0 for none
-    raise_last: the last so many eigenvalues are raised to the next larger one (the group's released code: 128)
+    raise_last: this number of the smallest eigenvalues are raised to the next larger one (the released code: 128)
     centre:     whether the mean is subtracted
     """
 
@@ -112,10 +112,10 @@ class Whitening(Component):
         self.check_settings(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
-    def check_settings(self, width: int, discard: int = 0) -> None:
+    def check_settings(self, dimension: int, discard: int = 0) -> None:
         """Raise an error for settings that cannot be used with embedded descriptors of this length."""
         require_whole("discard", self._discarded(discard), 0)
-        require_whole("raise_last", self.raise_last, 0, width - 1)
+        require_whole("raise_last", self.raise_last, 0, dimension - 1)
         require_number("floor", self.floor, least=0, most=1)
 
     def fit_spectrum(self, spectrum: Spectrum, *, discard: int = 0) -> "Whitening":
@@ -146,7 +146,7 @@ class Whitening(Component):
 
     @property
     def null_directions(self) -> int:
-        """How many directions of the embedding have only rounding errors as variance; `raise_last` may keep them."""
+        """Number of directions whose variance is rounding error only; `raise_last` may keep them."""
         self.require_fitted()
         values = self.eigenvalues_
         return int(values.shape[0]) - numerical_rank(values, values.shape[0], float64(self.mean_))
@@ -156,23 +156,23 @@ class Whitening(Component):
         return _times(self._beside("matrix_", y), y)
 
     def metric(self, y: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-        """W'W y: the inner product of whitened vectors, taken in the embedding's own space."""
+        """W'W y: its inner product with an embedded vector is that of the whitened vectors."""
         if self._metric is not None:
             return _times(like(self._metric, y), y)
         matrix = self._beside("matrix_", y)
         return _times(matrix.T, _times(matrix, y))
 
     def prepare_metric(self, images: int) -> None:
-        """Form W'W once if encoding so many images repays it.
+        """Form W'W once if that saves time in encoding this number of images.
 
         Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then takes D^2 instead of
         2 D' D (less only if most directions were kept), and these thin products run at half the rate.
         """
         self.require_fitted()
-        kept, width = self.matrix_.shape
+        kept, dimension = self.matrix_.shape
         last = self.matrix_[-1]  # a unit vector over the root of the smallest eigenvalue kept
         exact = float(self.eigenvalues_[0]) * float(last @ last) <= _WIDEST
-        if self._metric is None and exact and 30 * images * (2 * kept - width) > kept * width:
+        if self._metric is None and exact and 30 * images * (2 * kept - dimension) > kept * dimension:
             self._metric = self.matrix_.T @ self.matrix_
 
     @property
@@ -183,9 +183,9 @@ class Whitening(Component):
         return (self.matrix_, False) if triangle is None else (triangle, True)
 
     def prepare_triangle(self, images: int) -> None:
-        """Turn W into an upper R, W = QR, if whitening all descriptors of so many images repays it.
+        """Compute the upper triangular R of W = QR if that saves time in whitening all descriptors of the images.
 
-        Products with R need half of the operations; to find it takes as long as whitening some fifty images. On a GPU
+        Products with R need half of the operations; computing it takes as long as whitening some fifty images. On a GPU
         both take little time.
         """
         self.require_fitted()

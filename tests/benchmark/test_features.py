@@ -14,6 +14,7 @@ from faemb.benchmark import features as stored
 from faemb.benchmark.features import FeatureStore, StoredFeatures
 from faemb.errors import FormatError, InputError
 from faemb.features import HessianAffine, LocalFeatures
+from faemb.runtime.parallel import TaskFailed
 from pictures import blank, picture, pictures
 from processes import PATIENCE, one_after_the_other, wait_until
 from recording import recording
@@ -116,7 +117,9 @@ def test_images_that_fail_are_reported_when_the_others_are_stored(
 
 
 def test_an_unexpected_fault_is_reported_with_the_image(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
-    monkeypatch.setattr(stored, "spread", lambda task, items, jobs: ((item, ZeroDivisionError("x")) for item in items))
+    monkeypatch.setattr(
+        stored, "spread", lambda task, items, jobs: ((item, TaskFailed("ZeroDivisionError: x")) for item in items)
+    )
     with pytest.raises(InputError, match=r"000\.png: an unexpected fault, please report it \(ZeroDivisionError: x\)"):
         features(tmp_path / "store", photos)
 

@@ -162,7 +162,7 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
             (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
             (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
-            (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too little to learn from"),
+            (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too few to learn from"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
@@ -589,7 +589,7 @@ class TestFitAndEncode:
             (["fit", "photos", "--out", "gone/new.model"], "gone does not exist; make it first"),
             (["fit", "photos", "--out", "photos"], "it is a folder"),
             (["fit", "photos", "--out", "new.model", "--preset", "huge"], "no preset is called 'huge'"),
-            (["fit", "photos/a.png", "--out", "new.model", "--max-features", "2"], "too little to learn from"),
+            (["fit", "photos/a.png", "--out", "new.model", "--max-features", "2"], "too few to learn from"),
             (["fit", "flat.png", "--out", "new.model"], "none of the images has local features"),
             (["encode", "photos", "--model", "gone", "--out", "out.npz"], "no model at gone"),
             (["encode", "photos", "--model", "photos/a.png", "--out", "out.npz"], "is not a faemb model"),

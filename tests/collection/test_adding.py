@@ -122,7 +122,7 @@ class TestAdding:
         (tmp_path / "nothing").mkdir()
         with pytest.raises(InputError, match=r"there are no images in .*nothing"):
             collection.add(tmp_path / "nothing")
-        with pytest.raises(InputError, match="there are no images in nothing"):
+        with pytest.raises(InputError, match="no files or folders are given"):
             collection.add([])
         with pytest.raises(InputError, match="there is no file or folder"):
             collection.add(tmp_path / "gone")
@@ -150,15 +150,15 @@ class TestAdding:
                 np.testing.assert_allclose(vector, expected[name], atol=1e-6)
 
     def test_progress_is_told_by_stage(self, tmp_path, photos):
-        told: list[tuple[str, int, int]] = []
+        calls: list[tuple[str, int, int]] = []
         with Collection.create(tmp_path / "new.faemb", new_tiny_model()) as made:
-            made.add(photos, progress=lambda *call: told.append(call))
-        stages = list(dict.fromkeys(stage for stage, _, _ in told))
+            made.add(photos, progress=lambda *call: calls.append(call))
+        stages = list(dict.fromkeys(stage for stage, _, _ in calls))
         assert stages[0] == "features"
         assert {"anchors", "whitening"} <= set(stages[1:-1])
         assert stages[-1] == "encode"
         for stage in ("features", "encode"):
-            steps = [(done, total) for name, done, total in told if name == stage]
+            steps = [(done, total) for name, done, total in calls if name == stage]
             assert steps[0] == (0, 5)
             assert steps[-1] == (5, 5)
             assert steps == sorted(steps)

@@ -146,7 +146,7 @@ class TestContract:
         ids=["24 dimensions", "67 dimensions, a prime"],
     )
     def test_recall(self, kind, rng, tmp_path, width, least):
-        """Of the ten best among 2,000 in clusters of 20."""
+        """Recall of the ten best among 2,000 vectors in clusters of 20."""
         data = clusters(rng, 100, 20, width)
         queries = data[0:2000:40]
         view = view_of(tmp_path, data)

@@ -46,9 +46,9 @@ def other(catalogue, file) -> Iterator[Catalogue]:
     opened.close()
 
 
-def image(path: str, **said: Any) -> dict[str, Any]:
+def image(path: str, **given: Any) -> dict[str, Any]:
     usual = {"hash": "aa", "bytes": 10, "changed": 5, "width": 4, "height": 3, "features": 7, "offset": 0}
-    return {"path": path, **usual, "length": 20, "features_crc": 1, **said}
+    return {"path": path, **usual, "length": 20, "features_crc": 1, **given}
 
 
 def put(catalogue: Catalogue, *paths: str) -> None:
@@ -187,7 +187,7 @@ class TestImages:
         assert [waits.path for waits in catalogue.waiting(10, 1000)] == ["a", "b"]
 
     def test_what_waits(self, catalogue):
-        """Images with features that have no vector, the oldest first, so many at a time."""
+        """Images with features that have no vector, the oldest first, a limited number at a time."""
         put(catalogue, "a", "b", "c")
         catalogue.put(image("blank", features=0))
         catalogue.place(id_of(catalogue, "b"), 0, 1)
@@ -365,12 +365,12 @@ class TestRefusals:
         database = sqlite3.connect(folder / "catalogue.sqlite")
         database.execute(statement)
         database.close()
-        self.refused(folder, r"is damaged, or is no catalogue \(no such .*\); restore it from a copy")
+        self.refused(folder, r"is damaged, or is not a catalogue \(no such .*\); restore it from a copy")
 
     @pytest.mark.parametrize("content", [b"", b"just a text\n" * 99, b"\0" * 5000, b"SQLite format 3\0 and no more"])
     def test_what_is_no_database(self, folder, content):
         (folder / "catalogue.sqlite").write_bytes(content)
-        self.refused(folder, r"is damaged, or is no catalogue \(.*\); restore it from a copy")
+        self.refused(folder, r"is damaged, or is not a catalogue \(.*\); restore it from a copy")
 
     @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.99])
     def test_a_truncated_one(self, folder, share):
@@ -379,7 +379,7 @@ class TestRefusals:
         catalogue.close()
         file = folder / "catalogue.sqlite"
         os.truncate(file, int(share * file.stat().st_size))
-        self.refused(folder, r"is damaged, or is no catalogue \(.*\); restore it from a copy")
+        self.refused(folder, r"is damaged, or is not a catalogue \(.*\); restore it from a copy")
 
     def test_a_folder_without_one(self, tmp_path):
         with pytest.raises(InputError, match=r"no collection at .*; make one with: faemb index"):
@@ -396,6 +396,6 @@ class TestRefusals:
         content[5 * 4096 :] = bytes(len(content) - 5 * 4096)
         (folder / "catalogue.sqlite").write_bytes(content)
         catalogue = Catalogue(folder / "catalogue.sqlite")
-        with pytest.raises(FormatError, match="is damaged, or is no catalogue"):
+        with pytest.raises(FormatError, match="is damaged, or is not a catalogue"):
             list(catalogue.entries())
         catalogue.close()

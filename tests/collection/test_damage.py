@@ -286,7 +286,7 @@ def test_an_image_of_which_nothing_is_left_is_taken_out_and_told(bare, root, vec
     shutil.rmtree(root / "photos")
     flip(bare / "vectors-1.f32")
     (sentence,) = faults_in(bare, repair=True)
-    assert sentence.endswith("its vector is damaged; nothing is left to derive it from, so the image was removed")
+    assert sentence.endswith("its vector is damaged; nothing is left to compute it from, so the image was removed")
     name = sentence.split(":")[0]
     assert_whole(bare, {path: vector for path, vector in vectors.items() if path != name}, features=False)
 
@@ -387,7 +387,7 @@ def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder
     assert ended.fault.startswith("FaembError: ")
     assert "\n" not in ended.fault
     assert str(folder) in ended.fault
-    assert "make room on the disk and run the same again" in ended.fault
+    assert "make room on the disk and run the same command again" in ended.fault
     with Collection.open(folder) as collection:
         assert collection.check() == []
         held = vectors_of(collection)

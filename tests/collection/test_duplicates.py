@@ -79,9 +79,9 @@ def pairs_by_the_book(view: View, threshold: float) -> set[tuple[int, int]]:
     return {(i, j) for i in range(len(live)) for j in range(i + 1, len(live)) if similarity[i, j] >= threshold}
 
 
-def links(view: View, threshold: float, kind=None, few=(), told=lambda *call: None):
+def links(view: View, threshold: float, kind=None, few=(), calls=lambda *call: None):
     """`few` are the places of images with few features."""
-    return linked(view, np.isin(np.arange(len(view.slots)), few), threshold, kind, told)
+    return linked(view, np.isin(np.arange(len(view.slots)), few), threshold, kind, calls)
 
 
 def found_pairs(view: View, threshold: float, kind=None, few=()) -> set[tuple[int, int]]:
@@ -126,9 +126,9 @@ def test_too_few_images_to_be_similar(tmp_path, count):
 
 def test_progress(rng, tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "_BLOCK", 10)
-    told: list[tuple[str, int, int]] = []
-    list(links(view_of(tmp_path, rng.standard_normal((25, 4))), 0.5, told=lambda *call: told.append(call)))
-    assert told == [("duplicates", done, 25) for done in (0, 10, 20, 25)]
+    calls: list[tuple[str, int, int]] = []
+    list(links(view_of(tmp_path, rng.standard_normal((25, 4))), 0.5, calls=lambda *call: calls.append(call)))
+    assert calls == [("duplicates", done, 25) for done in (0, 10, 20, 25)]
 
 
 # Edited images

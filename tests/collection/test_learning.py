@@ -72,7 +72,7 @@ class TestModels:
 
     def test_too_few_features_are_explained(self, tmp_path, photos):
         with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=4))) as made:
-            with pytest.raises(InputError, match=r"1 images with 4 local features in all are too little to learn from"):
+            with pytest.raises(InputError, match=r"1 images with 4 local features in all are too few to learn from"):
                 made.add(photos / "a.png")
             with pytest.raises(InputError, match="holds no encoded images yet; run: faemb add"):
                 made.search(photos / "a.png")

@@ -8,7 +8,7 @@ from faemb.collection.linear_maps import SHORT, code_map, short_map
 
 
 def vectors(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
-    """Of falling variance."""
+    """Unit vectors whose components have falling variance."""
     rows = rng.standard_normal((count, width)) * np.linspace(2, 0.1, width) + 0.2
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 

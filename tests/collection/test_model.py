@@ -90,7 +90,7 @@ def test_the_same_settings_and_images_give_the_same_model(fitted, sets):
 
 
 def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
-    """Of a large image only some descriptors are used."""
+    """Only some descriptors of a large image are used."""
     seen: list[int] = []
 
     class Listening(Encoder):
@@ -105,11 +105,11 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
 
 
 def test_progress_names_every_stage(sets):
-    told: list[tuple[str, int, int]] = []
-    small_model().fit(sets, progress=lambda *call: told.append(call))
-    stages = list(dict.fromkeys(stage for stage, _, _ in told))
+    calls: list[tuple[str, int, int]] = []
+    small_model().fit(sets, progress=lambda *call: calls.append(call))
+    stages = list(dict.fromkeys(stage for stage, _, _ in calls))
     assert stages == ["projection", "anchors", "statistics", "whitening", "done"]
-    assert all(0 <= done <= total for _, done, total in told)
+    assert all(0 <= done <= total for _, done, total in calls)
 
 
 def test_a_model_that_has_learned_nothing_says_so(sets):
@@ -195,7 +195,7 @@ def test_a_collections_model_learns_from_little(rng, count, each):
 
 @pytest.mark.parametrize(("count", "each"), [(1, 1), (1, 8), (4, 2), (3, 0)])
 def test_too_little_is_explained_in_terms_of_images(rng, count, each):
-    words = f"{count} images with {count * each} local features in all are too little to learn from; give more images"
+    words = f"{count} images with {count * each} local features in all are too few to learn from; give more images"
     with pytest.raises(InputError, match=words):
         new_model(HessianAffine()).fit(images(rng, count, each))
 
@@ -210,5 +210,5 @@ def test_after_too_little_it_learns_from_more_as_if_nothing_was(rng):
 
 def test_images_of_which_none_can_be_compared_are_explained():
     """Equal descriptors only."""
-    with pytest.raises(InputError, match=r"too little to learn from|equal"):
+    with pytest.raises(InputError, match=r"too few to learn from|equal"):
         new_model(HessianAffine()).fit([np.ones((50, DESCRIPTOR), np.float32)] * 3)

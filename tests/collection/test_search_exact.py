@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faemb.collection import nearest as nearest_module
-from faemb.collection.nearest import Nearest, nearest
+from faemb.collection.nearest import Neighbours, nearest
 
 
-def nearest_by_sorting(queries: np.ndarray, vectors: np.ndarray, live: np.ndarray, k: int) -> Nearest:
+def nearest_by_sorting(queries: np.ndarray, vectors: np.ndarray, live: np.ndarray, k: int) -> Neighbours:
     """All products of one query at a time, sorted; the earlier row first among equals."""
     k = min(k, len(live))
     scores, rows = np.zeros((len(queries), k), np.float32), np.zeros((len(queries), k), np.int64)
@@ -17,7 +17,7 @@ def nearest_by_sorting(queries: np.ndarray, vectors: np.ndarray, live: np.ndarra
         products = vectors[live] @ query
         order = np.argsort(-products, kind="stable")[:k]
         scores[place], rows[place] = products[order], live[order]
-    return Nearest(scores, rows)
+    return Neighbours(scores, rows)
 
 
 def whole_numbers(rng: np.random.Generator, *shape: int, most: int = 3) -> np.ndarray:
@@ -25,7 +25,7 @@ def whole_numbers(rng: np.random.Generator, *shape: int, most: int = 3) -> np.nd
     return rng.integers(-most, most + 1, shape).astype(np.float32)
 
 
-def assert_same(found: Nearest, expected: Nearest) -> None:
+def assert_same(found: Neighbours, expected: Neighbours) -> None:
     np.testing.assert_array_equal(found.rows, expected.rows)
     np.testing.assert_array_equal(found.scores, expected.scores)
 

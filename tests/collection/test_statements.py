@@ -19,7 +19,7 @@ ENTRIES = Catalogue.entries
 
 @pytest.fixture(scope="module")
 def collections(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """Folders with so many images and their collection."""
+    """Folders of a collection and its images, by the number of images."""
     names = [f"{seed:03}.png" for seed in range(MANY)]
     return {count: make_collection(tmp_path_factory.mktemp(str(count)), names[:count]) for count in (FEW, MANY)}
 
@@ -33,7 +33,7 @@ def statements(collection: Collection) -> Iterator[list[str]]:
 
 
 def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of each entry that is built from now on."""
+    """The id of each entry that is read from now on."""
     built: list[int] = []
 
     def counted(self: Catalogue, condition: str = "true", *values: str | int) -> Iterator[Entry]:

@@ -1,4 +1,4 @@
-"""Images that cannot be read, and images that show nothing: they are told, and stop no other."""
+"""Images that cannot be read, and images without features: they are reported, and the others are added."""
 
 import os
 from typing import Any
@@ -80,7 +80,7 @@ class TestBrokenImages:
         assert report.removed == 0
         assert len(collection) == 5
 
-    def test_an_unexpected_fault_is_told_of_the_image(self, collection, photos, monkeypatch):
+    def test_an_unexpected_fault_is_reported_with_the_image(self, collection, photos, monkeypatch):
         picture(photos / "new.png", 9)
 
         def fail(self: Any, file: Any) -> None:

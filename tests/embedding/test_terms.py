@@ -39,10 +39,10 @@ def residuals(x: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     return x[:, None] - anchors
 
 
-@pytest.mark.parametrize(("term", "width"), TERMS.values(), ids=TERMS)
-def test_width_is_the_number_of_entries(term: Term, width: int, x: np.ndarray, anchors: np.ndarray) -> None:
-    assert term.width(D) == width
-    assert embedded(x, anchors, term).dense().shape == (12, 4 * width)
+@pytest.mark.parametrize(("term", "entries"), TERMS.values(), ids=TERMS)
+def test_the_number_of_entries(term: Term, entries: int, x: np.ndarray, anchors: np.ndarray) -> None:
+    assert term.entries(D) == entries
+    assert embedded(x, anchors, term).dense().shape == (12, 4 * entries)
 
 
 def test_the_constant_is_its_scale(x: np.ndarray, anchors: np.ndarray) -> None:

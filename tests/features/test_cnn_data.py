@@ -17,7 +17,7 @@ def squeezenet(data: Path) -> Network:
 
 @pytest.fixture(scope="module")
 def maps(data: Path, squeezenet: Network) -> list[np.ndarray]:
-    """Of the first 25 groups of four, at 320 x 240."""
+    """Maps of the first 25 groups of four, at 320 x 240."""
     extractor = CnnMap(squeezenet, max_side=320)
     return [extractor.map(data / "ukbench400" / "jpg" / f"ukbench{number:05}.jpg") for number in range(100)]
 

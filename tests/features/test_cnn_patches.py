@@ -13,7 +13,7 @@ from faemb.features.cnn.patches import patch_boxes
 
 
 def patches(**options: Any) -> CnnPatches:
-    """Of sizes 32 and 16 into a connected layer that takes 16 x 16."""
+    """Patches of sizes 32 and 16 for a connected layer that takes 16 x 16."""
     usual: dict[str, Any] = {"sizes": (32, 16), "stride": 10}
     return CnnPatches(network(quarters(16)), **usual | options)
 

@@ -126,7 +126,7 @@ def test_anisotropy_of_round_flat_and_mirrored_shapes(size: float) -> None:
 
 
 def gaussian(side: int, covariance: np.ndarray, centre: tuple[float, float] | None = None) -> np.ndarray:
-    """exp(-d' S^-1 d / 2) over a square, 200 high; in its middle unless told."""
+    """exp(-d' S^-1 d / 2) over a square, 200 high; by default around its middle."""
     x, y = centre or (side // 2, side // 2)
     offsets = np.stack(np.broadcast_arrays(np.arange(side) - x, np.arange(side)[:, None] - y), axis=-1)
     squared = np.einsum("...i,ij,...j", offsets, np.linalg.inv(covariance), offsets)

@@ -285,7 +285,7 @@ def overlap(one: np.ndarray, other: np.ndarray, offset: np.ndarray) -> float:
     "warp", np.array([[[0.9, 0.25], [-0.1, 0.8]], [[1.1, -0.3], [0.2, 0.9]]]), ids=["smaller", "larger"]
 )
 def test_regions_follow_an_affine_warp(warp: np.ndarray, photograph: np.ndarray, features: LocalFeatures) -> None:
-    """Of the 300 strongest that are still in view, a clear majority is found again where the warp takes it."""
+    """A clear majority of the 300 strongest that are still in view is found at the warped position."""
     middle = np.array([256.0, 192.0])
     matrix = np.column_stack([warp, middle - warp @ middle])
     warped = cv2.warpAffine(photograph, matrix, (513, 385), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)

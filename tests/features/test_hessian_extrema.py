@@ -327,7 +327,7 @@ def test_contrast_scales_responses_by_its_square(rng: np.random.Generator) -> No
 
 @pytest.mark.parametrize("shift", [(1, 0), (0, 1), (7, -5)])
 def test_extrema_move_with_the_image(shift: tuple[int, int], rng: np.random.Generator) -> None:
-    """By whole pixels, in the first octave; the next one has pixels of its own."""
+    """For shifts by whole pixels, in the first octave: pixels of the next one are larger."""
     inner = texture((60, 70), rng) - 128
     inner *= blob((60, 70), (35, 30), (15, 15), 1)  # fades before its edge
     image = np.full((140, 150), 128.0)

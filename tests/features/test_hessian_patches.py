@@ -152,7 +152,7 @@ def test_sources_are_the_image_and_the_first_level_of_each_octave(rng: np.random
 
 
 def blob_gradients(deviation: float, shape: np.ndarray, blur: float, side: int) -> Gradients:
-    """Of a blob in the middle of the patch, round in the image; `blur` of the patch in its own pixels.
+    """Gradients of a blob in the middle of the patch, round in the image; `blur` is in pixels of the patch.
 
     The patch pixel k shows the place shape @ k / radius, so the covariance of the blob in the patch is M M^T with
     M = radius shape^-1 deviation. Heights: a blob of height 200 keeps its integral when it is blurred.

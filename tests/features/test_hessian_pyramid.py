@@ -25,7 +25,7 @@ def gaussian_at(image: np.ndarray, row: int, column: int, sigma: float) -> float
 
 
 def sizes(height: int, width: int) -> list[tuple[int, int]]:
-    """Of the octaves: every second pixel of the one before, the first included, while both sides have 13."""
+    """Sizes of the octaves: each has every second pixel of the one before, while both sides have at least 13."""
     found = []
     while min(height, width) >= 13:
         found.append((height, width))

@@ -57,7 +57,7 @@ def noise(rng: np.random.Generator, count: int, side: int = SIDE) -> Gradients:
 
 
 def smooth(rng: np.random.Generator, count: int, side: int = SIDE) -> Gradients:
-    """Of patches with a few waves, as real ones have."""
+    """Gradients of patches with a few waves, similar to real ones."""
     k = np.linspace(-1, 1, side)
     patches = np.zeros((count, side, side))
     for patch in patches:

@@ -29,7 +29,7 @@ from processes import COMMAND, PATIENCE, living, one_after_the_other, wait_until
 
 
 class _Brightest(Extractor):
-    """The brightest pixels, described by their levels: quick, always so many. Its _ keeps it out of the registry."""
+    """A fixed number of the brightest pixels, described by their levels: fast. The _ keeps it out of the registry."""
 
     def __init__(self, *, max_features: int = 20, max_side: int | None = None) -> None:
         self.max_features, self.max_side = max_features, max_side
@@ -302,7 +302,7 @@ class TestFaults:
         (tmp_path / "photos" / "notes.txt").touch()
         with pytest.raises(InputError, match=r"there are no images in .*photos"):
             extract_folder(tmp_path / "photos", out, EXTRACTOR)
-        with pytest.raises(InputError, match="there are no images"):
+        with pytest.raises(InputError, match="no files or folders are given"):
             extract_folder([], out, EXTRACTOR)
         with pytest.raises(InputError, match="there is no file or folder"):
             extract_folder(tmp_path / "gone", out, EXTRACTOR)
@@ -325,7 +325,7 @@ class TestFaults:
         with pytest.raises(InputError, match="cannot be made: Permission denied"):
             extract_folder(photos, out, EXTRACTOR)
 
-    def test_out_that_may_not_be_written_is_told_for_each_image(self, photos, out, monkeypatch):
+    def test_out_that_may_not_be_written_is_reported_for_each_image(self, photos, out, monkeypatch):
         def refuse(*arguments: Any, **options: Any) -> None:
             raise FaembError("cannot write it: Permission denied")
 

@@ -58,7 +58,7 @@ SETS = [random_set, bursty_set, identical_set, rank_deficient_set]
 
 
 def missed(weights: np.ndarray, rows: np.ndarray) -> float:
-    """By how much contributions differ from 1, as a root mean square."""
+    """Root mean square of the contributions minus 1."""
     return float(np.sqrt(np.mean((contributions(weights, rows) - 1) ** 2)))
 
 

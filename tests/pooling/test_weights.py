@@ -138,7 +138,7 @@ def test_a_descriptor_with_a_zero_embedding_has_no_vote(backend: Backend) -> Non
     x = backend.array(np.array([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]]))
     real = backend.array(np.ones((1, 3), bool))
     gram = Gram(method.operator(x, real), real)
-    np.testing.assert_array_equal(to_numpy(gram.votes)[0], [False, True, True])
+    np.testing.assert_array_equal(to_numpy(gram.usable)[0], [False, True, True])
     w = to_numpy(weights(gram, "democratic", x)[0])[0]
     assert w[0] == 0
     assert (w[1:] > 0).all()

@@ -87,7 +87,7 @@ def workers() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[tuple[Any, Any]]:
-    """Of one run over 30 numbers, four texts that raise, and a number again."""
+    """Results of one run over 30 numbers, four texts that raise, and a number again."""
     outcomes = list(spread(Witness(), [*range(30), "value", "extra", "talkative", "lock", 7], jobs=JOBS))
     assert workers() == []
     return outcomes

@@ -10,7 +10,7 @@ from faemb.runtime.threads import cores, in_threads
 
 
 def _blas_threads():
-    """Of the libraries that have them in common: OpenMP has its number in each thread."""
+    """Threads of the libraries that have one number per process: OpenMP has one in each thread."""
     shared = [
         each for each in threadpool_info() if each["user_api"] == "blas" and each["threading_layer"] == "pthreads"
     ]

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FormatError, InputError, about
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.local_features import Grids
 from faemb.runtime import Progress, silent
@@ -124,7 +124,7 @@ class FeatureStore:
             outcomes = spread(_Extract(self._extractor), images.items(), jobs=workers)
             for done, ((digest, image), outcome) in enumerate(outcomes, 1):
                 if isinstance(outcome, Exception):
-                    failed.append(_sentence(image, outcome))
+                    failed.append(about(image, outcome))
                 else:
                     waiting[digest] = outcome
                     size += outcome.descriptors.nbytes
@@ -188,9 +188,3 @@ def _read(tensor: Any, start: int, stop: int) -> Rows:
     if start == stop:  # which safetensors refuses
         return np.zeros((0, tensor.get_shape()[1]), np.float32)
     return tensor[start:stop]
-
-
-def _sentence(image: Path, error: Exception) -> str:
-    expected = isinstance(error, FaembError)
-    text = str(error) if expected else f"an unexpected fault, please report it ({type(error).__name__}: {error})"
-    return text if str(image) in text else f"{image}: {text}"

@@ -193,7 +193,7 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     for folder in known.folders:
         yield f"  folder {folder}"
     yield f"  features {known.extractor}"
-    yield f"  encoder  {known.model}, {known.dimension} dimensions"
+    yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
     yield f"  index    {known.index}"
 
 

@@ -81,9 +81,9 @@ def fit(
     Example: faemb fit photos --out photos.model --preset small
     """
     from faemb.collection import fit_model
-    from faemb.collection.temporary import require_place
+    from faemb.runtime.storage import require_writable
 
-    require_place(out)
+    require_writable(out)
     with Live(output.quiet) as progress:
         model, report = fit_model(images, options.model(device), jobs=jobs, progress=progress)
     model.save(out)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.linear_maps import LinearMap, code_map, short_map
-from faemb.errors import FormatError, MissingExtraError
+from faemb.errors import FormatError, MissingExtraError, reason
 from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
 
@@ -30,7 +30,8 @@ _SUBVECTORS, _LISTS_VISITED = 64, 32
 _TRAINING_PER_LIST = 64
 _ADDED_AT_ONCE = 16_384
 _SAMPLE, _SAMPLE_BYTES, _SAMPLE_LEAST = 20_000, 1 << 27, 2048
-"""Vectors that a linear map is learned from: at most so many, and so many bytes, but always the last number of rows."""
+"""Size of the sample from which a linear map is learned: at most `_SAMPLE` rows and `_SAMPLE_BYTES` bytes, but at least
+`_SAMPLE_LEAST` rows."""
 _END = struct.Struct("<8sQI")
 """A mark, the length of the file, and the CRC32 of all bytes before this."""
 _MARK = b"faembix2"
@@ -52,12 +53,12 @@ class Backend(ABC):
 
     @property
     def dimension(self) -> int:
-        """Length of the vectors that it takes."""
+        """Length of the full vectors."""
         return int(self._index.d)
 
     @classmethod
     def build(cls, vectors: Vectors, live: Int[np.ndarray, " m"]) -> "Backend":
-        """An index of all rows, in their order; it learns from those in use, whose numbers are `live`."""
+        """An index of all rows, in their order; its linear map is learned from the rows in use, `live`."""
         index = cls._trained(_sample(vectors, live))
         for start in range(0, len(vectors), _ADDED_AT_ONCE):
             index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
@@ -90,8 +91,8 @@ class Backend(ABC):
             raise FormatError(f"{path} is truncated, or is not an index")
         try:
             return cls(faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC))
-        except (RuntimeError, MemoryError) as error:  # of faiss
-            raise FormatError(f"{path} is damaged ({str(error).splitlines()[0]})") from error
+        except (RuntimeError, MemoryError) as error:  # raised by faiss
+            raise FormatError(f"{path} is damaged ({reason(error)})") from error
 
 
 class HNSW(Backend):
@@ -119,11 +120,11 @@ class IVFPQ(Backend):
     def _trained(cls, sample: Vectors) -> Any:
         lib, count = faiss(), len(sample)
         short = _padded(short_map(sample))
-        width = len(short.matrix)
+        length = len(short.matrix)
         lists = max(1, min(int(4 * count**0.5), count // _TRAINING_PER_LIST))
         bits = 8 if count >= 256 else max(1, int(np.log2(max(count, 2))))
-        parts = width // -(-width // _SUBVECTORS)
-        inner = lib.IndexIVFPQ(lib.IndexFlatIP(width), width, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
+        parts = length // -(-length // _SUBVECTORS)
+        inner = lib.IndexIVFPQ(lib.IndexFlatIP(length), length, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
         inner.cp.min_points_per_centroid = inner.pq.cp.min_points_per_centroid = 1
         index = _mapped(short, inner, unit=True)
         index.train(sample if count > 1 else np.repeat(sample, 2, axis=0))  # one bit needs two values
@@ -153,7 +154,7 @@ BACKENDS = ("auto", "exact", *APPROXIMATE)
 
 
 def backend_for(name: str, images: int) -> type[Backend] | None:
-    """The kind of index for so many images; None for the exact comparison of all."""
+    """The kind of index for this number of images; None: exact comparison with all."""
     require_choice("index", name, BACKENDS)
     if name == "auto":
         name = "exact" if images <= EXACT_UP_TO else HNSW.name
@@ -167,9 +168,9 @@ def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, 
 
 
 def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
-    """The index of A x + b, or of that at unit length, as an index of x."""
-    lib, (short, width) = faiss(), linear.matrix.shape
-    transform = lib.LinearTransform(width, short, True)
+    """An index of x that stores A x + b, scaled to unit length if `unit`."""
+    lib, (short, dimension) = faiss(), linear.matrix.shape
+    transform = lib.LinearTransform(dimension, short, True)
     lib.copy_array_to_vector(np.ascontiguousarray(linear.matrix, np.float32).ravel(), transform.A)
     lib.copy_array_to_vector(np.ascontiguousarray(linear.bias, np.float32), transform.b)
     transform.is_trained = True
@@ -181,7 +182,7 @@ def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
 
 
 def _padded(linear: LinearMap) -> LinearMap:
-    """Rows of zeros at the end change no inner product, and make the length divisible into subvectors."""
+    """With rows of zeros at the end, so that the length is divisible into subvectors; inner products stay the same."""
     short = len(linear.matrix)
     step = -(-short // _SUBVECTORS)
     more = -short % step
@@ -189,7 +190,7 @@ def _padded(linear: LinearMap) -> LinearMap:
 
 
 def write_index(index: Any, write: Callable[[bytes], int]) -> None:
-    """Through Python's own files: faiss itself does not notice that the disk is full when it writes the last bytes."""
+    """Write through a Python file: faiss does not notice a full disk when it writes the last bytes."""
     faiss().write_index(index, faiss().PyCallbackIOWriter(write))
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of a collection: one SQLite file with a row for each image, which names the place of its data.
+"""The catalogue of a collection: one SQLite file with a row for each image, which gives the place of its data.
 
 Data in other files counts only if the catalogue names it. Every change is one transaction, which is on the disk when
 the call returns (write-ahead log, synchronous FULL); readers see the state before it or after it.
@@ -89,7 +89,7 @@ class Catalogue:
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
-            raise FormatError(f"there is no catalogue {path}")
+            raise FormatError(f"there is no catalogue at {path}")
         self._database = opened(path)
 
     @classmethod
@@ -137,7 +137,7 @@ class Catalogue:
                 self._database.execute("rollback")
 
     def state(self) -> tuple[int, int]:
-        """A value that differs after any change, by this process or another."""
+        """A value that is different after any change, by this process or another."""
         return int(self._one("pragma data_version")), self._database.total_changes
 
     def about(self) -> dict[str, str]:
@@ -173,23 +173,23 @@ class Catalogue:
         self.forget_unreadable(str(entry["path"]))
 
     def set_seen(self, path: str, seen: Seen) -> None:
-        """A new modification time of a file with the same content."""
+        """Record a new modification time of a file with the same content."""
         self.run("update images set bytes = ?, changed = ? where path = ?", seen.bytes, seen.changed, path)
 
     def place(self, image: int, slot: int, crc: int) -> None:
-        """The image's vector is in this slot, with this checksum."""
+        """Record the slot and the checksum of an image's vector."""
         self.run("update images set slot = ?, vector_crc = ? where id = ?", slot, crc, image)
 
     def forget_vector(self, image: int) -> None:
-        """The image waits to be encoded again."""
+        """Mark the image as waiting to be encoded again."""
         self.run("update images set slot = null, vector_crc = null where id = ?", image)
 
     def forget_features(self, condition: str, *values: int) -> None:
-        """`condition` is SQL of this package, never of a user."""
+        """Record that features are not stored; `condition` is SQL of this package, never of a user."""
         self.run(f"update images set offset = null, length = null, features_crc = null where {condition}", *values)  # noqa: S608
 
     def move(self, image: int, *, slot: int | None, offset: int | None) -> None:
-        """New places of the same data, after compaction."""
+        """Record the new places of an image's data after compaction."""
         self.run("update images set slot = ?, offset = ? where id = ?", slot, offset, image)
 
     def remove(self, path: str) -> bool:
@@ -249,9 +249,10 @@ class Catalogue:
         return int(self._one("select coalesce(max(offset + length), 0) from images"))
 
     def free_slot(self) -> int:
-        """Slot for the next vector. The slots of removed images are not used again before compaction:
+        """Slot for the next vector.
 
-        a reader may still have them mapped, and an index may still refer to their old content.
+        Slots of removed images are not used again before compaction: a reader may still have them mapped, and an index
+        may still refer to their old content.
         """
         return max(self.next_slot(), self._used(_USED_SLOTS))
 

@@ -1,6 +1,6 @@
 """Comparison of a collection with its checksums, and repair.
 
-Damaged data is dropped and derived again: vectors from local features, local features from the image files.
+Damaged data is dropped and computed again: vectors from local features, local features from the image files.
 """
 
 import zlib
@@ -21,7 +21,7 @@ from faemb.errors import FaembError
 
 @dataclass(frozen=True)
 class Fault:
-    """What is damaged of one image."""
+    """The damaged data of one image."""
 
     entry: Entry
     vector: bool
@@ -33,7 +33,7 @@ class Fault:
 
     @property
     def needs_file(self) -> bool:
-        """Whether the damaged data can be derived from the image file only."""
+        """Whether the damaged data can only be computed from the image file."""
         return self.features or self.entry.offset is None
 
 
@@ -48,15 +48,15 @@ def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault
 
 
 def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
-    """Index files that do not match their checksums. It is enough to delete them: they are rebuilt when needed."""
+    """Index files that do not match their checksums; once deleted, they are rebuilt when needed."""
     return [path for path in layout.indexes(_generation(catalogue)) if not is_undamaged(path)]
 
 
 def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
-    """Derive damaged data from undamaged data; a sentence for each image.
+    """Compute damaged data again from undamaged data; a sentence for each image.
 
-    Lost features that cannot be derived are forgotten if the image has its vector; an image with neither is removed.
-    If this is stopped, the next repair finds what is left to do.
+    Lost features whose file cannot be read are forgotten if the image has its vector; an image with neither is removed.
+    If this is stopped, the next repair continues.
     """
     found = list(faults(writer.layout, writer.catalogue, model))
     if found:
@@ -66,7 +66,7 @@ def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
     if model.is_fitted:
         writer.encode_waiting(model)
     removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}
-    end = "; nothing is left to derive it from, so the image was removed"
+    end = "; nothing is left to compute it from, so the image was removed"
     return [f"{fault}{end if fault.entry.path in removed else ''}" for fault in found]
 
 
@@ -92,7 +92,7 @@ def _confirmed(layout: Layout, catalogue: Catalogue, model: Model, known: tuple[
 
 def _compared(layout: Layout, model: Model, generation: int, entry: Entry) -> Fault | None:
     if entry.slot is None:
-        vector = entry.features > 0 and entry.offset is None  # it waits for a vector that cannot be computed
+        vector = entry.features > 0 and entry.offset is None  # its vector cannot be computed
     else:
         vector = not _vector_matches(layout, model, generation, entry)
     features = entry.offset is not None and not _features_match(layout, generation, entry)

@@ -26,13 +26,14 @@ from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher
-from faemb.collection.sources import Images, StrPath, as_list, images_in, is_below, is_gone
+from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.folders import Found, find_images
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
+from faemb.runtime.storage import AnyPath, make_folder
 from faemb.settings import require_choice
 
 DEFAULT_TOP = 10
@@ -40,9 +41,9 @@ DEFAULT_TOP = 10
 
 class Collection:
     migrated: str | None
-    """A sentence if opening has converted the collection from an earlier format version."""
+    """A sentence if opening the collection has converted it from an earlier format version."""
 
-    def __init__(self, folder: StrPath, *, device: str = "cpu") -> None:
+    def __init__(self, folder: AnyPath, *, device: str = "cpu") -> None:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
         layout = Layout(folder)
         if not layout.catalogue.is_file():
@@ -62,18 +63,18 @@ class Collection:
         self._searcher = Searcher(self._reader, self._about["index"])
 
     @classmethod
-    def open(cls, folder: StrPath, *, device: str = "cpu") -> "Collection":
+    def open(cls, folder: AnyPath, *, device: str = "cpu") -> "Collection":
         return cls(folder, device=device)
 
     @classmethod
     def create(
-        cls, folder: StrPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
+        cls, folder: AnyPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
     ) -> "Collection":
         """A new collection; a model that is not fitted learns from the first images that are added."""
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
         layout = Layout(folder)
-        _make_folder(layout.folder)
+        make_folder(layout.folder)
         with only_writer(layout):
             if layout.catalogue.exists():
                 raise InputError(
@@ -94,7 +95,7 @@ class Collection:
 
     @classmethod
     def resume(
-        cls, folder: StrPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
+        cls, folder: AnyPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
     ) -> "Collection":
         """The collection that an earlier call with the same arguments has created, or a new one."""
         if not Layout(folder).catalogue.exists():
@@ -172,7 +173,7 @@ class Collection:
                 self._compact_if_due(writer)
             return report
 
-    def remove(self, images: StrPath | Iterable[StrPath]) -> int:
+    def remove(self, images: AnyPath | Iterable[AnyPath]) -> int:
         """Remove images by path, or all images below a folder; returns their number."""
         places = as_list(images)
         with self._changing(None) as writer:
@@ -181,7 +182,7 @@ class Collection:
             self._compact_if_due(writer)
         return removed
 
-    def _names_below(self, place: StrPath) -> list[str]:
+    def _names_below(self, place: AnyPath) -> list[str]:
         root = os.path.abspath(place)
         inside = [name for name in self._catalogue.seen() if is_below(self.layout.path_of(name), root)]
         if not inside and self.layout.name_of(place) not in self._catalogue.folders():
@@ -235,7 +236,8 @@ class Collection:
     ) -> list[Answer]:
         """The most similar images to each query: a path, an array, or a list of them.
 
-        Only the region `box` (x1, y1, x2, y2) of each query is used; only hits of at least `threshold` are given.
+        With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
+        this similarity are returned.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(several, top=top, threshold=threshold, box=box, index=index)
@@ -285,7 +287,7 @@ class Collection:
     def entries(self) -> Iterable[Entry]:
         return self._catalogue.entries()
 
-    def features(self, image: StrPath) -> LocalFeatures:
+    def features(self, image: AnyPath) -> LocalFeatures:
         """The stored local features of an image of the collection."""
         return self._reader.features(Path(image))
 
@@ -299,13 +301,13 @@ class Collection:
             unreadable={str(self.layout.path_of(name)): why for name, why in self._catalogue.unreadable().items()},
             folders=[str(folder) for folder in self._folders()],
             bytes=sum(map(_size, self.layout.folder.iterdir())),
-            model=repr((model.encoder_ if model.is_fitted else model.encoder).embedding),
+            encoder=repr((model.encoder_ if model.is_fitted else model.encoder).embedding),
             extractor=repr(model.extractor),
             dimension=model.dimension if model.is_fitted else 0,
             index=self._about["index"],
         )
 
-    def export(self, out: StrPath, form: str) -> int:
+    def export(self, out: AnyPath, form: str) -> int:
         """Write the vectors of all encoded images as npz, fvecs, faiss or hloc-h5; returns their number."""
         require_choice("format", form, FORMATS)
         self._reader.require_fitted()
@@ -320,7 +322,7 @@ class Collection:
     # Checking.
 
     def check(self, *, repair: bool = False, jobs: int | None = None, progress: Progress | None = None) -> list[str]:
-        """A sentence for everything that does not match its checksum; with `repair` it is derived again."""
+        """A sentence for each item that does not match its checksum; with `repair` it is computed again."""
         damage = self._catalogue.fault()
         if damage is not None:
             return [f"{self.layout.catalogue} is damaged ({damage}); restore it from a copy"]
@@ -343,10 +345,3 @@ def _size(path: Path) -> int:
     with suppress(FileNotFoundError):  # another process may have just deleted it
         return path.stat().st_size if path.is_file() else 0
     return 0
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FaembError(f"the folder {folder} cannot be made: {error.strerror}") from error

@@ -10,7 +10,7 @@ from faemb.errors import FaembError, FormatError
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """For reading and writing; for reading alone on a read-only disk, where no other process writes either."""
+    """A connection for reading and writing; read-only on a read-only disk, where no other process can write either."""
     with explained(path):
         try:
             return connected(path)
@@ -41,13 +41,13 @@ def explained(path: Path) -> Iterator[None]:
         text = str(error)
         if "full" in text or "disk I/O" in text:
             raise FaembError(
-                f"{path} cannot be written: {text}; make room on the disk and run the same again"
+                f"{path} cannot be written: {text}; make room on the disk and run the same command again"
             ) from error
         if _is_forbidden(error):
             raise FaembError(f"{path} cannot be written: {text}; check the folder's permissions") from error
         if "locked" in text or "busy" in text:
             raise FaembError(f"{path} is in use by another process; try again when it has ended") from error
-        raise FormatError(f"{path} is damaged, or is no catalogue ({text}); restore it from a copy") from error
+        raise FormatError(f"{path} is damaged, or is not a catalogue ({text}); restore it from a copy") from error
 
 
 def _is_forbidden(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""Groups of images that show the same: near-duplicates, edits and crops.
+"""Groups of images that show the same object or scene: near-duplicates, edits and crops.
 
 Every image is a query. Two images whose similarity reaches the threshold are linked, and a group is a connected
 component of these links. Images with very few local features are linked to their copies only.
@@ -16,11 +16,11 @@ from faemb.runtime import Progress
 
 DEFAULT_THRESHOLD = 0.3
 _NEIGHBOURS = 32
-"""Compared per image: the links of their members connect larger groups."""
+"""Neighbours compared per image; larger groups connect through shared members."""
 _BLOCK = 256
 FEW_FEATURES = 10
 _COPY = 0.95
-"""Least similarity to link an image with fewer features: one or two of them look alike in any two dark photographs."""
+"""Threshold for images with fewer than `FEW_FEATURES` features, which can match by chance."""
 
 
 def linked(
@@ -42,7 +42,7 @@ def linked(
 
 
 def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], float]]:
-    """Members of each group, those with most links first, and its smallest similarity; the largest of these first."""
+    """Members of each group, those with most links first, and its smallest similarity, by which groups are sorted."""
     parent: dict[int, int] = {}
     links: dict[int, int] = defaultdict(int)
     held = {(a, b): score for a, b, score in pairs}

@@ -1,4 +1,4 @@
-"""Vectors of a collection as files of other tools."""
+"""Export of a collection's vectors to formats of other tools."""
 
 import json
 import os
@@ -9,7 +9,8 @@ import numpy as np
 
 from faemb.collection.backends import faiss, write_index
 from faemb.collection.reading import View
-from faemb.errors import InputError, MissingExtraError
+from faemb.errors import InputError
+from faemb.features.files.hloc import h5py
 from faemb.features.files.vecs import write_fvecs
 from faemb.runtime.storage import replacing
 
@@ -19,7 +20,7 @@ FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
 def export_vectors(view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str) -> None:
     """Vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json file.
 
-    hloc names images relative to the picture folder: see `picture_folder`, which takes `folders`.
+    hloc names images relative to the picture folder, which `picture_folder` finds with `folders`.
     """
     vectors, names = view.vectors, [str(path) for path in paths]
     if form == "npz":
@@ -73,10 +74,6 @@ def _write_faiss(view: View, out: Path) -> None:
 
 def _write_hloc(out: Path, items: Iterator[tuple[str, np.ndarray]]) -> None:
     """hloc's format of global descriptors: a group per image with one dataset."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtraError("hloc HDF5 files", "hloc") from error
-    with replacing(out) as temporary, h5py.File(temporary, "w") as file:
+    with replacing(out) as temporary, h5py().File(temporary, "w") as file:
         for name, vector in items:
             file.require_group(_as_text(name)).create_dataset("global_descriptor", data=vector)

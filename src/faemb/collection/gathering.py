@@ -1,4 +1,4 @@
-"""Files become images of a collection: described by worker processes, stored with their packed local features."""
+"""Adding files to a collection: worker processes extract local features, which are packed and stored."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from faemb.collection.catalogue import Entry, Seen
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
 from faemb.collection.writing import Report, Writer, explained
-from faemb.errors import FaembError, InputError
+from faemb.errors import InputError, about
 from faemb.features import Extractor
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import spread
@@ -22,7 +22,7 @@ _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 
 
 class Known(NamedTuple):
-    """A file, and the content hash that the catalogue has for it: None for a new image."""
+    """A file and its content hash in the catalogue; None for a new image."""
 
     path: Path
     hash: str | None
@@ -77,7 +77,7 @@ def gather(writer: Writer, files: Sequence[Path], extractor: Extractor, jobs: in
 def gather_again(
     writer: Writer, entries: Sequence[Entry], extractor: Extractor, jobs: int | None, report: Report
 ) -> None:
-    """Read the files of images whose stored features are lost.
+    """Extract the features of images whose stored features are lost.
 
     An image that still has its vector is kept even if its file cannot be read.
     """
@@ -100,7 +100,7 @@ def _to_describe(writer: Writer, files: Sequence[Path], report: Report) -> Itera
         elif name in hashes:
             report.unchanged += 1
         else:
-            report.failed.append(_named(file, unreadable[name]))
+            report.failed.append(about(file, unreadable[name]))
 
 
 def _is_unchanged(file: Path, before: Seen | None) -> bool:
@@ -111,7 +111,7 @@ def _is_unchanged(file: Path, before: Seen | None) -> bool:
 
 
 class _Buffer:
-    """Results of the workers until they are stored: one transaction for dozens of images."""
+    """Results of the workers, stored in one transaction for dozens of images."""
 
     def __init__(self, writer: Writer, report: Report) -> None:
         self._writer, self._report = writer, report
@@ -167,15 +167,11 @@ class _Buffer:
 
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
-        reason = str(error) if isinstance(error, FaembError) else f"{path}: unexpected fault {error}"[:300]
+        sentence = about(path, error)
         seen = Seen(-1, -1)
         with suppress(InputError):
             if isinstance(error, InputError):  # the cause of other errors is not the file: it is tried again
                 seen = seen_now(path)
         self._report.removed += self._writer.catalogue.remove(name)
-        self._writer.catalogue.add_unreadable(name, seen, reason)
-        self._report.failed.append(_named(path, reason))
-
-
-def _named(path: Path, reason: str) -> str:
-    return reason if str(path) in reason else f"{path}: {reason}"
+        self._writer.catalogue.add_unreadable(name, seen, sentence)
+        self._report.failed.append(sentence)

@@ -2,10 +2,9 @@
 
     image -> extractor -> local features -> encoder -> vector
 
-It learns from unlabelled images; those of the collection itself will do.
+It is fitted on unlabelled images, for example those of the collection itself.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -19,14 +18,15 @@ from faemb.errors import FormatError, InputError
 from faemb.features import Extractor, HessianAffine
 from faemb.presets import COLLECTION, preset, shrunk
 from faemb.runtime import Progress
+from faemb.runtime.storage import AnyPath
 from faemb.sets import some
 
 FEATURES = 2000
-"""Local features kept per image, the strongest first: more cost time and space, and improve search little."""
+"""Largest number of local features per image; more of them take time and space, and improve search little."""
 PER_IMAGE = 300
-"""Descriptors per image that the encoder learns from: more images are better than more descriptors of each."""
+"""Descriptors per image from which the encoder learns: more images are better than more descriptors of each."""
 _TOLERANCE = 0.1
-"""Of democratic pooling: mAP on 811 photographs is 77.0, and 76.7 at 0.003 for half as much time again."""
+"""Tolerance of democratic pooling: mAP on 811 photographs is 77.0; at 0.003 it is 76.7 and takes 1.5 times as long."""
 
 
 class Model(Component):
@@ -68,12 +68,12 @@ class Model(Component):
         self.require_fitted()
         return self.encoder_.encode(list(sets))
 
-    def save(self, path: str | os.PathLike[str]) -> str:
+    def save(self, path: AnyPath) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint."""
         return persistence.save(self, path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> "Model":
+    def load(cls, path: AnyPath, *, device: str = "cpu") -> "Model":
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(
@@ -83,7 +83,7 @@ class Model(Component):
 
     def to(self, device: str) -> "Model":
         """Encode, and learn, on this device: "cpu", or a PyTorch device such as "cuda"."""
-        on_device(np.zeros(0), device)  # refused before any image is read
+        on_device(np.zeros(0), device)  # an unusable device is refused before any image is read
         self.encoder.device = device
         return super().to(device)
 
@@ -106,5 +106,5 @@ def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progres
         return chosen.fit(sample, progress=progress)
     except InputError as error:
         raise InputError(
-            f"{len(sample)} images with {count} local features in all are too little to learn from; give more images"
+            f"{len(sample)} images with {count} local features in all are too few to learn from; give more images"
         ) from error

@@ -9,7 +9,7 @@ _BLOCK_BYTES = 1 << 24
 """Size of a block of vectors: its products with many queries fit in the cache."""
 
 
-class Nearest(NamedTuple):
+class Neighbours(NamedTuple):
     """Per query the best rows, best first; where there are no more, the score is -inf and the row -1."""
 
     scores: Float[np.ndarray, "Q k"]
@@ -18,13 +18,13 @@ class Nearest(NamedTuple):
 
 def nearest(
     queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N D"], live: Int[np.ndarray, " n"], k: int
-) -> Nearest:
+) -> Neighbours:
     """The k rows of `vectors`, among the rows `live` (ascending), with the largest inner product with each query.
 
     Rows of equal score are in ascending order. Only rows above the k-th best so far are sorted.
     """
     k = min(k, len(live))
-    best = Nearest(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
+    best = Neighbours(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
     if k == 0:
         return best
     step = max(256, _BLOCK_BYTES // (4 * vectors.shape[1]))
@@ -40,7 +40,7 @@ def nearest(
     return best
 
 
-def _merge(best: Nearest, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray, " b"]) -> None:
+def _merge(best: Neighbours, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray, " b"]) -> None:
     """Merge the scores of a block into the best so far, in place."""
     k = best.scores.shape[1]
     for query, found in enumerate(scores):

@@ -1,4 +1,4 @@
-"""Local features of queries: of a few in this process, of many in worker processes."""
+"""Local features of queries, extracted in this process if they are few, otherwise in worker processes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from faemb.features.image import ImageLike
 from faemb.runtime.parallel import spread
 
 _FEW = 8
-"""At most so many queries are done in this process: workers would take longer to start."""
+"""Largest number of queries handled in this process: starting workers would take longer."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DescribeQuery:
 def described(
     queries: Sequence[ImageLike], extractor: Extractor, box: Sequence[float] | None, jobs: int | None = None
 ) -> Iterator[tuple[int, LocalFeatures | Exception]]:
-    """The number of each query with its features, or with the error that it met, in the order of completion."""
+    """The number of each query with its features or the error that it raised, in order of completion."""
     task = DescribeQuery(extractor, None if box is None else tuple(box))
     if len(queries) > _FEW:
         for (number, _), outcome in spread(task, enumerate(queries), jobs=jobs):

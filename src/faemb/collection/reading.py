@@ -13,18 +13,18 @@ from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.nearest import Nearest, nearest
+from faemb.collection.nearest import Neighbours, nearest
 from faemb.collection.stored import stored_features, vector_file
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 
 _MORE = 4
 _AT_LEAST = 64
-"""Candidates asked of an index: so many times the number of results wanted, and never fewer than the second number."""
+"""Candidates requested from an index: `_MORE` times the number of results, at least `_AT_LEAST`."""
 _REBUILD_SHARE = 0.2
-"""An index is rebuilt when it does not cover so large a share of the slots."""
+"""An index is rebuilt when it does not cover this share of the slots."""
 _DECIMALS = 5
-"""Of a similarity. float32 gives no more; so an image and its copy have exactly 1, and a threshold of 1 finds it."""
+"""Decimals of a similarity (float32 precision), so that copies of an image score exactly 1, also with threshold=1."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class View:
     layout: Layout
     generation: int
     slots: Int[np.ndarray, " n"]
-    """In use, ascending."""
+    """Slots in use, ascending."""
     ids: Int[np.ndarray, " n"]
     """Image of each of `slots`."""
     vectors: Float[np.ndarray, "total D"]
-    """Of all slots, in use or not."""
+    """Vectors of all slots, in use or not."""
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
-    """Those that have been opened."""
+    """Opened indexes, by kind."""
 
     @classmethod
     def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
@@ -55,22 +55,22 @@ class View:
         table[self.slots] = np.arange(len(self.slots))
         return table
 
-    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Nearest:
+    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Neighbours:
         """The best slots for each query by full vectors, as positions in `slots`."""
         if kind is None or not len(self.slots):
             found = nearest(queries, self.vectors, self.slots, count)
-            found = Nearest(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+            found = Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
         else:
             found = self._ranked(queries, self._candidates(queries, count, kind), count)
         return _settled(found)
 
     def _candidates(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend]) -> list[np.ndarray]:
-        """Per query, slots in use: those that the index gives, and all that it does not cover."""
+        """Per query, slots in use: candidates from the index, and all slots that it does not cover."""
         index = self._index(kind)
         total = len(self.vectors)
         unused = max(total, index.covered) - len(self.slots)
         found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + unused, index.covered))
-        # The images of the last slots may have been removed, and a damaged index can give any number.
+        # The images of the last slots may have been removed, and a damaged index can return any number.
         known = np.sort(np.where(found < min(total, index.covered), found, -1), axis=1)
         wanted = (known >= 0) & (self.position[known] >= 0)
         wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
@@ -78,9 +78,9 @@ class View:
         later = later[self.position[later] >= 0]
         return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
 
-    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Nearest:
+    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Neighbours:
         count = min(count, len(self.slots))
-        best = Nearest(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
+        best = Neighbours(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
         vectors = np.asarray(self.vectors)  # indexing np.memmap costs more than the product
         for query, slots in enumerate(candidates):
             scores = vectors[slots] @ queries[query]
@@ -101,7 +101,7 @@ class View:
                 try:
                     index = kind.load(path)
                 except FormatError:
-                    continue  # it is replaced by a new one
+                    continue  # a new one will replace it
                 if (index.covered, index.dimension) == (covered, self.vectors.shape[1]):
                     return index
         return None
@@ -112,7 +112,7 @@ class View:
         try:
             index.save(path)
         except FaembError:
-            return index  # the folder may be read-only: the index is used without being kept
+            return index  # the folder may be read-only: the index is used, and not saved
         for covered, old in self._index_files(kind):
             if covered != index.covered:
                 with suppress(OSError):
@@ -184,8 +184,8 @@ class Reader:
         return self._view[1]
 
 
-def _settled(found: Nearest) -> Nearest:
+def _settled(found: Neighbours) -> Neighbours:
     """Scores rounded, and equal ones in order of position: scores of copies of one image differ by rounding only."""
     scores = np.round(found.scores, _DECIMALS)
     order = np.lexsort((found.rows, -scores), axis=-1)
-    return Nearest(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))
+    return Neighbours(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

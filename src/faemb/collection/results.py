@@ -21,10 +21,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Group:
-    """Images that show the same, those with most links first, and the smallest similarity of its links."""
+    """Images that show the same object or scene, those with most links first."""
 
     paths: list[Path]
     score: float
+    """Smallest similarity of linked images."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,11 @@ class Info:
     searchable: int
     without_features: int
     waiting: int
-    """Images that are stored and not yet encoded, since a command was interrupted; run `faemb update`."""
+    """Images that are stored but not encoded yet, because a command was interrupted; run `faemb update`."""
     unreadable: dict[str, str]
     folders: list[str]
     bytes: int
-    model: str
+    encoder: str
     extractor: str
     dimension: int
     """Length of the vectors; 0 before the model is fitted."""

@@ -1,4 +1,4 @@
-"""Answers of a collection: the images most similar to a query, and groups of images that show the same."""
+"""Search: the images most similar to a query, and groups of images that show the same object or scene."""
 
 import os
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from faemb.collection.duplicates import FEW_FEATURES, connected, linked
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
+from faemb.errors import about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress, silent
@@ -40,8 +41,7 @@ class Searcher:
             if isinstance(outcome, LocalFeatures):
                 found[number] = outcome
             else:
-                text, name = str(outcome), _name_of(queries[number])
-                faults.append(text if name in text else f"{name}: {text}")
+                faults.append(about(_name_of(queries[number]), outcome))
         numbers = sorted(found)
         names = [_name_of(queries[number]) for number in numbers]
         features = [found[number] for number in numbers]
@@ -56,7 +56,7 @@ class Searcher:
         threshold: float | None,
         index: str | None,
     ) -> list[Answer]:
-        """An answer for each query; its features have been rounded as stored features are (packing.py)."""
+        """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
         require_whole("top", top, 1)
         if threshold is not None:
             require_number("threshold", threshold, least=-1, most=1)

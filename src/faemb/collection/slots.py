@@ -1,7 +1,7 @@
 """Rows of one length in a file, one slot each: appended, and memory mapped for reading.
 
-A slot counts only if the catalogue names it. Content after the last named slot was written by a process that was killed
-before it could name it, and is overwritten.
+A slot is valid only if the catalogue refers to it. Content after the last such slot was written by a process that was
+killed before its transaction was committed, and is overwritten.
 """
 
 import os
@@ -16,12 +16,12 @@ from faemb.runtime.storage import sync_folder
 
 
 class SlotFile:
-    def __init__(self, path: Path, dtype: str, width: int) -> None:
-        self.path, self.dtype, self.width = path, np.dtype(dtype), width
+    def __init__(self, path: Path, dtype: str, columns: int) -> None:
+        self.path, self.dtype, self.columns = path, np.dtype(dtype), columns
 
     @property
     def row_bytes(self) -> int:
-        return self.dtype.itemsize * self.width
+        return self.dtype.itemsize * self.columns
 
     def write(self, first_slot: int, rows: Shaped[np.ndarray, "n w"]) -> list[int]:
         """Write rows to consecutive slots and sync them; returns their checksums."""
@@ -32,13 +32,13 @@ class SlotFile:
     def rows(self, count: int) -> Shaped[np.ndarray, "n w"]:
         """The first `count` slots, memory mapped."""
         if count == 0:
-            return np.empty((0, self.width), self.dtype)  # there may be no file
+            return np.empty((0, self.columns), self.dtype)  # there may be no file
         wanted = count * self.row_bytes
         try:
             with self.path.open("rb") as file:  # opened once: compaction may delete it at any time
                 held = os.fstat(file.fileno()).st_size
                 if held >= wanted:
-                    return np.memmap(file, self.dtype, "r", shape=(count, self.width))
+                    return np.memmap(file, self.dtype, "r", shape=(count, self.columns))
         except FileNotFoundError:
             held = 0
         except OSError as error:

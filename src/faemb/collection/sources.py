@@ -1,12 +1,12 @@
-"""Folders and files that images are taken from."""
+"""Folders and files from which images are read."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import InputError
-from faemb.features.folders import Found, find_images
+from faemb.features.folders import Found, find_some
+from faemb.runtime.storage import AnyPath
 
 
 class Sources(NamedTuple):
@@ -16,9 +16,8 @@ class Sources(NamedTuple):
     found: Found
 
 
-StrPath = str | os.PathLike[str]
-Images = StrPath | Iterable[StrPath] | Sources
-"""An image file or a folder, several of them, or what `images_in` found in them."""
+Images = AnyPath | Iterable[AnyPath] | Sources
+"""An image file or a folder, several of them, or the result of `images_in`."""
 
 
 def images_in(images: Images) -> Sources:
@@ -26,13 +25,11 @@ def images_in(images: Images) -> Sources:
     if isinstance(images, Sources):
         return images
     places = as_list(images)
-    found = find_images(places)
-    if not found.images:
-        raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}")
+    found = find_some(places)
     return Sources([place for place in map(Path, places) if place.is_dir()], found)
 
 
-def as_list(places: StrPath | Iterable[StrPath]) -> list[StrPath]:
+def as_list(places: AnyPath | Iterable[AnyPath]) -> list[AnyPath]:
     return [places] if isinstance(places, str | os.PathLike) else list(places)
 
 
@@ -42,11 +39,9 @@ def is_below(path: Path, root: str) -> bool:
 
 
 def is_gone(path: Path) -> bool:
-    """Whether a file does not exist; false if that cannot be found out."""
+    """Whether a file certainly does not exist; false if its folder cannot be read."""
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False

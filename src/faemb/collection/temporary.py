@@ -1,6 +1,5 @@
-"""Models and vectors without a collection of one's own: by means of one in a temporary folder."""
+"""Fit a model or encode images through a temporary collection."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +7,10 @@ from pathlib import Path
 
 from faemb.collection.collection import Collection
 from faemb.collection.model import Model
-from faemb.collection.sources import Images, StrPath
+from faemb.collection.sources import Images
 from faemb.collection.writing import Report
-from faemb.errors import InputError
 from faemb.runtime import Progress
+from faemb.runtime.storage import AnyPath, require_writable
 
 
 def fit_model(
@@ -24,23 +23,14 @@ def fit_model(
 
 
 def encode_images(
-    images: Images, model: Model, out: StrPath, *, jobs: int | None = None, progress: Progress | None = None
+    images: Images, model: Model, out: AnyPath, *, jobs: int | None = None, progress: Progress | None = None
 ) -> Report:
     """One vector per image and the images' paths in an .npz file; an image without local features has none."""
-    require_place(out)
+    require_writable(out)  # before the images are read
     with _temporary(model, keep_features=False) as collection:
         report = collection.add(images, jobs=jobs, progress=progress)
         collection.export(out, "npz")
         return report
-
-
-def require_place(out: StrPath) -> None:
-    """An error if a file cannot be written there: before hours of work and not after them."""
-    folder = os.path.dirname(os.path.abspath(out))
-    if not os.path.isdir(folder):
-        raise InputError(f"cannot write {out}: the folder {folder} does not exist; make it first")
-    if os.path.isdir(out):
-        raise InputError(f"cannot write {out}: it is a folder; give the name of a file")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Changes of a collection: the model is fitted if necessary, images are encoded, unused space is given back.
+"""Changes of a collection: fit the model if necessary, encode images, free unused space.
 
 Each step works in small transactions and continues where a killed process stopped. Data is written and synced before
 the catalogue names it.
@@ -25,11 +25,11 @@ from faemb.runtime.storage import sync_folder
 from faemb.sets import PORTION, PORTION_DESCRIPTORS
 
 LEARNING_IMAGES = 1500
-"""Images that a model learns from at most."""
+"""Largest number of images from which a model learns."""
 _UNUSED_SHARE = 0.25
-"""Compaction is due when so large a share of the slots or of the stored features is not in use."""
+"""Compaction is due when more than this share of the slots or of the stored features is not in use."""
 _UNUSED_SLOTS, _UNUSED_BYTES = 16, 1 << 20
-"""So much more may be unused, so that small collections are not compacted at every change."""
+"""Unused slots and bytes always allowed, so that small collections are not compacted after every change."""
 _COPIED_AT_ONCE = 4096
 
 
@@ -49,7 +49,7 @@ class Report:
 
 @contextmanager
 def only_writer(layout: Layout) -> Iterator[None]:
-    """The lock of the one process that may change a collection; the system releases it when the process ends."""
+    """Hold the lock of the one process that may change a collection; the system releases it when the process ends."""
     lock = FileLock(layout.lock, timeout=0)
     try:
         lock.acquire()
@@ -72,8 +72,8 @@ def explained(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise FaembError(
-            f"{folder} cannot be written: {error.strerror or error}; what it held is safe: "
-            "make room on the disk and run the same again"
+            f"{folder} cannot be written: {error.strerror or error}; its earlier content is safe: "
+            "make room on the disk and run the same command again"
         ) from error
 
 
@@ -136,7 +136,7 @@ class Writer:
         return stored_features(self.layout.features(self.generation), entry)
 
     def remove(self, names: Iterable[str], folders: Iterable[str] = ()) -> int:
-        """Remove images by stored name, and forget folders; returns the number of images that there were."""
+        """Remove images by stored name, and forget folders; returns the number of images removed."""
         removed = 0
         with self.catalogue.change():
             for name in names:

@@ -28,7 +28,7 @@ E = TypeVar("E", bound="Embedding")
 
 
 class Embedding(Component, ABC):
-    """Base of the methods. `n_anchors` and `seed` are settings of every one of them.
+    """Base of the methods, all of which have the settings `n_anchors` and `seed`.
 
     Learned: `anchors_` (n, d).
     """
@@ -57,7 +57,7 @@ class Embedding(Component, ABC):
         return self
 
     def check_settings(self) -> None:
-        """Raise an InputError for a setting that makes no sense."""
+        """Raise an InputError for a setting that cannot be used."""
         require_whole("n_anchors", self.n_anchors, 1)
         require_whole("seed", self.seed, 0)
 
@@ -90,7 +90,7 @@ class Embedding(Component, ABC):
     @property
     def dimension(self) -> int:
         """D, the length of one embedded descriptor."""
-        return self.n_anchors * sum(term.width(self.descriptor_dimension) for term in self.terms())
+        return self.n_anchors * sum(term.entries(self.descriptor_dimension) for term in self.terms())
 
     @abstractmethod
     def coding(self, like_x: Array) -> Coding:
@@ -102,7 +102,7 @@ class Embedding(Component, ABC):
 
     @abstractmethod
     def leading_components(self) -> int:
-        """How many of the first whitened components the paper discards for this method [DC17, Sec. 5.3]."""
+        """Number of leading whitened components that the paper discards for this method [DC17, Sec. 5.3]."""
 
     def _learn(self, x: Float[Array, "m d"]) -> None:
         self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed)
@@ -113,5 +113,5 @@ class Embedding(Component, ABC):
         return bool(getattr(self, "unit_residuals", False))
 
     def after_pooling(self, pooled: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-        """What the method itself does to a pooled vector that is not whitened."""
+        """The method's own normalisation of a pooled vector that is not whitened."""
         return pooled

@@ -1,4 +1,4 @@
-"""The methods by name: a coding, terms, and where the anchors come from. D is the length of an embedded descriptor.
+"""The methods by name: a coding, terms, and a way to learn anchors. D is the length of an embedded descriptor.
 
     method          coding a_j(x)             terms m(r)                       D
     BoW             nearest                   1                                n
@@ -131,7 +131,7 @@ class VLAT(Embedding):
         return (Quadratic(),)
 
     def leading_components(self) -> int:
-        return Quadratic().width(self.descriptor_dimension)
+        return Quadratic().entries(self.descriptor_dimension)
 
 
 class Triangulation(Embedding):
@@ -199,9 +199,9 @@ class TLCC(Embedding):
 
 
 class _Taylor(Embedding):
-    """What FAemb and FastFAemb share: everything but the coding.
+    """Shared by FAemb and FastFAemb: everything but the coding.
 
-    order: of the approximation, k = 1 or 2; constant_scale, linear_scale: s1 and s2 of [DC17, Eq. 17], at order 1
+    order: order of the approximation, k = 1 or 2; constant_scale, linear_scale: s1 and s2 of [DC17, Eq. 17], at order 1
     constant_scale is the s of Eq. 16; anchor_learning: "kmeans", or "alternating" for Algorithm 1 from a k-means start;
     restarts: k-means runs, of which the best is kept. Also learned: `history_`, the objective of Algorithm 1 after
     each half-step.
@@ -236,7 +236,7 @@ class _Taylor(Embedding):
         return (*_scaled(Constant, self.constant_scale), *_scaled(Linear, self.linear_scale), Quadratic())
 
     def leading_components(self) -> int:
-        return (Linear() if self.order == 1 else Quadratic()).width(self.descriptor_dimension)
+        return (Linear() if self.order == 1 else Quadratic()).entries(self.descriptor_dimension)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
         super().with_anchors(anchors)

@@ -21,8 +21,8 @@ from faemb.linear_algebra import squared_distances
 class Embedded:
     """Phi for x of shape (N, d), or (B, N, d) with padded rows switched off by `real`.
 
-    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there. An image whose weights are
-    all zero costs nothing: so do the converged images of a batch that is solved together.
+    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there. Images whose
+    weights are all zero are skipped, such as those that have converged.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Embedded:
             mask = real[None] if self._single else real
             a = xp.where(mask[..., None], a, xp.zeros_like(a))
         d = anchors.shape[1]
-        self._widths = [term.width(d) for term in self._terms]
+        self._entries = [term.entries(d) for term in self._terms]
         self._blocks = tuple(self._cut(real))
         self._a = [self._divided_by_length(a, term.order) if unit_residuals else a for term in self._terms]
 
@@ -54,14 +54,14 @@ class Embedded:
     def shape(self) -> tuple[int, ...]:
         """(N, D), or (B, N, D)."""
         images, rows = self._x.shape[:2]
-        shape = (images, rows, self._anchors.shape[0] * sum(self._widths))
+        shape = (images, rows, self._anchors.shape[0] * sum(self._entries))
         return shape[1:] if self._single else shape
 
     def pool(self, weights: Float[Array, "*B N"]) -> Float[Array, "*B D"]:
         """Phi' w."""
         xp = namespace(self._x)
         w = weights[None] if self._single else weights
-        pooled = self._zeros(self._x.shape[0], self._anchors.shape[0], sum(self._widths))
+        pooled = self._zeros(self._x.shape[0], self._anchors.shape[0], sum(self._entries))
         for images, rows in self._blocks:
             if not xp.any(w[images, rows]):
                 continue
@@ -76,16 +76,16 @@ class Embedded:
         """Phi t."""
         xp = namespace(self._x)
         t = t[None] if self._single else t
-        t = xp.reshape(t, (t.shape[0], self._anchors.shape[0], sum(self._widths)))
+        t = xp.reshape(t, (t.shape[0], self._anchors.shape[0], sum(self._entries)))
         out = self._zeros(*self._x.shape[:2])
         for images, rows in self._blocks:
             if not xp.any(t[images]):
                 continue
             start, block = 0, 0.0
-            for term, a, width in zip(self._terms, self._a, self._widths, strict=True):
-                part = t[images, :, start : start + width]
+            for term, a, entries in zip(self._terms, self._a, self._entries, strict=True):
+                part = t[images, :, start : start + entries]
                 block = block + term.project(self._xt[images, :, rows], self._anchors, a[images, rows], part)
-                start += width
+                start += entries
             out[images, rows] = block
         return self._out(out)
 
@@ -137,7 +137,7 @@ class Embedded:
         """(images, rows): several small images at once with their padding, or one large image in several parts."""
         images, rows = self._x.shape[:2]
         lengths = np.full(images, rows) if real is None else _lengths(np.reshape(to_numpy(real), (images, rows)))
-        cost, most = max(self._widths), block_elements(self._x)
+        cost, most = max(self._entries), block_elements(self._x)
         start = 0
         while start < images:
             stop = start + 1

@@ -38,7 +38,7 @@ class Term(ABC):
     order: int = 0
 
     @abstractmethod
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         """m, the number of entries per anchor."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Constant(Term):
     scale: float = 1.0
     order = 0
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return 1
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n 1"]:
@@ -81,7 +81,7 @@ class Linear(Term):
     scale: float = 1.0
     order = 1
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n d"]:
@@ -105,7 +105,7 @@ class LocalLinear(Term):
     rotations: Float[Array, "n d d"]
     order = 1
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n d"]:
@@ -125,7 +125,7 @@ class Quadratic(Term):
 
     order = 2
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return d * (d + 1) // 2
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n u"]:
@@ -164,7 +164,7 @@ class FisherPair(Term):
     deviations: Float[Array, "n d"]
     order = 0
 
-    def width(self, d: int) -> int:
+    def entries(self, d: int) -> int:
         return 2 * d
 
     def dense(self, r: Float[Array, "B N n d"], a: Coefficients) -> Float[Array, "B N n m"]:
@@ -209,10 +209,10 @@ _memory = threading.local()
 
 
 def _workspace(shape: tuple[int, ...], reference: Array) -> Array:
-    """Uninitialised memory for a result that is used up before the next one is asked for.
+    """Uninitialised memory for a result that is no longer needed at the next call.
 
-    On the host it is kept, one block per thread: fresh pages from the system for every block cost as much as filling
-    them. PyTorch and CuPy keep their own.
+    On the host one block per thread is reused: allocating new pages takes as long as filling them. PyTorch and CuPy
+    reuse memory themselves.
     """
     if not isinstance(reference, np.ndarray):
         return namespace(reference).empty(shape, dtype=reference.dtype, device=reference.device)
@@ -244,5 +244,5 @@ def _symmetric_indices(d: int) -> np.ndarray:
 
 @cache
 def _symmetric_weights(d: int) -> np.ndarray:
-    """1 on the diagonal, 1/2 off it: the two halves of an entry that the triangle holds once."""
+    """1 on the diagonal, 1/2 elsewhere: entries off the diagonal are twice in the matrix, once in the triangle."""
     return (0.5 + 0.5 * np.eye(d)).ravel()

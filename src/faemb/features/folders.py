@@ -1,7 +1,7 @@
 """Finding image files: those named, and those in the folders named."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +39,17 @@ def find_images(places: Iterable[AnyPath]) -> Found:
         for image in found:
             images.setdefault(os.path.abspath(image), image)
     return Found(list(images.values()), list(dict.fromkeys(unreadable)))
+
+
+def find_some(places: Sequence[AnyPath]) -> Found:
+    """As `find_images`; an error if there are none."""
+    if not places:
+        raise InputError("no files or folders are given; expected images")
+    found = find_images(places)
+    if not found.images:
+        reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
+        raise InputError(f"there are no images in {', '.join(map(str, places))}{reasons}")
+    return found
 
 
 def is_image(path: Path) -> bool:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import FaembError, InputError
+from faemb.errors import FaembError, InputError, about
 from faemb.features.extractor import Extractor
 from faemb.features.files.npz import read_npz_header, write_npz
-from faemb.features.folders import common_folder, find_images
+from faemb.features.folders import common_folder, find_some
 from faemb.runtime import Progress, silent
 from faemb.runtime.parallel import checked_jobs, spread
-from faemb.runtime.storage import AnyPath
+from faemb.runtime.storage import AnyPath, make_folder
 
 
 class Target(NamedTuple):
@@ -57,7 +57,7 @@ class ExtractToFile:
         if self._is_up_to_date(target.output, image_hash):
             return Extracted(0, fresh=False)
         features = self.extractor.extract(target.image)
-        _made(target.output.parent)
+        make_folder(target.output.parent)
         write_npz(target.output, features, image_hash=image_hash)
         return Extracted(len(features), fresh=True)
 
@@ -87,11 +87,9 @@ def extract_folder(
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     extractor.check_settings()
     workers = checked_jobs(jobs)
-    found = find_images(places)
-    if not found.images:
-        reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
-        raise InputError(f"there are no images in {', '.join(map(str, places)) or 'nothing'}{reasons}")
-    folder = _made(Path(out))
+    found = find_some(places)
+    folder = Path(out)
+    make_folder(folder)
     base = common_folder(places) if root is None else root
     targets = [Target(image, folder / f"{os.path.relpath(image, base)}.npz") for image in found.images]
     summary = Summary(images=len(targets), unreadable=found.unreadable)
@@ -118,17 +116,5 @@ def _count(summary: Summary, target: Target, outcome: Extracted | Exception) -> 
     if isinstance(outcome, Extracted):
         summary.features += outcome.features
         summary.up_to_date += not outcome.fresh
-    elif isinstance(outcome, FaembError):
-        text = str(outcome)
-        summary.failed.append(text if str(target.image) in text else f"{target.image}: {text}")
     else:
-        reason = str(outcome).splitlines()[0]
-        summary.failed.append(f"{target.image}: an unexpected fault, please report it ({reason})")
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be made: {error.strerror}") from error
-    return folder
+        summary.failed.append(about(target.image, outcome))

@@ -47,7 +47,7 @@ class LocalFeatures:
 
     @classmethod
     def none(cls, dimension: int, image_size: tuple[int, int]) -> "LocalFeatures":
-        """Of an image without features; `dimension` is that of the descriptors."""
+        """The features of an image that has none; `dimension` is the length of a descriptor."""
         none = np.zeros(0, np.float32)
         return cls(none.reshape(0, dimension), none.reshape(0, 6), none, image_size)
 

@@ -42,11 +42,11 @@ def weights(
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])
     if pooling == "democratic":
         solved = democratic(
-            gram.times, gram.votes, diagonal=partial(gram.diagonal, like_x), like_x=like_x, tolerance=tolerance
+            gram.times, gram.usable, diagonal=partial(gram.diagonal, like_x), like_x=like_x, tolerance=tolerance
         )
         return solved.weights, solved.ridge
     if pooling == "sinkhorn":
-        return sinkhorn(gram.kernel(), gram.votes), none
+        return sinkhorn(gram.kernel(), gram.usable), none
     if pooling == "gmp":
-        return generalised_max(gram.times, gram.votes, diagonal=gram.diagonal(like_x)), none
+        return generalised_max(gram.times, gram.usable, diagonal=gram.diagonal(like_x)), none
     return namespace(like_x).astype(gram.real, like_x.dtype), none

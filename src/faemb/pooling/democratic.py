@@ -1,7 +1,7 @@
 """Democratic weights: exact, as a convex problem (`democratic`), and as published, by Sinkhorn iterations (`sinkhorn`).
 
-Each descriptor i shall contribute the same to the similarity of the image with itself: positive weights l with
-l_i (K l)_i = 1 for every i [DC17, Eq. 31]. They are the minimum of the strictly convex
+Each descriptor i contributes the same to the similarity of the image with itself: the weights l are positive and
+l_i (K l)_i = 1 for every i [DC17, Eq. 31]. They are the minimum of the strictly convex function
 
     F(l) = l'Kl / 2 - sum_i log l_i
 
@@ -9,7 +9,7 @@ found by conjugate gradients in relative steps d = step / l. The gradient is the
 L = diag(l). Its diagonal 1 + l_i^2 K_ii spans three orders of magnitude in images with more descriptors than
 dimensions; those that have not converged after 20 steps continue with steps divided by it, which saves up to nine
 tenths of them. A step needs one product with K; the search for its length needs none. The images of a batch advance
-together, so that their products with W'W are one matrix product; an image that has converged costs nothing.
+together, so that their products with W'W are one matrix product; images that have converged are skipped.
 
 F has no minimum if the descriptors surround the origin (a positive combination of them vanishes), as they can when
 there are more than twice as many as dimensions: the weights then grow without bound. An image that shows this, or has
@@ -31,14 +31,14 @@ Product = Callable[[Float[Array, "B N"]], Float[Array, "B N"]]
 PerImage = Float[Array, "B 1"]
 
 TOLERANCE = 3e-3
-"""Vectors then agree with the solution to five digits of their cosine; at 0.1, in a third of the products, to two."""
+"""The cosine with the exact solution then has five correct digits; at 0.1, with a third of the products, two."""
 _EASY = 20
 """Steps before the diagonal of K is estimated: that takes about as long as five products."""
 _ATTEMPTS = ((0.0, 105), (0.3, 42), (100.0, 22))
 """Ridge as a fraction of the mean diagonal of K, and steps."""
 _CANCELLATION = 50.0
 _GROWTH = 1000.0
-"""Of the sum of squared weights within an attempt; more than that means that there is no solution."""
+"""Largest growth of the sum of squared weights within an attempt; beyond it there is no solution."""
 
 
 class Democratic(NamedTuple):
@@ -51,7 +51,7 @@ class Democratic(NamedTuple):
 
 def democratic(
     times: Product,
-    votes: Bool[Array, "B N"],
+    usable: Bool[Array, "B N"],
     *,
     diagonal: Callable[[Bool[Array, "B 1"]], Float[Array, "B N"]],
     like_x: Array,
@@ -60,12 +60,12 @@ def democratic(
     """Solve for a batch until the residual of each image is within `tolerance`, or its last attempt has ended.
 
     times:    the product with K
-    votes:    descriptors that get a weight; the others get 0
+    usable:   descriptors that get a weight; the others get 0
     diagonal: gives K_ii, roughly, of the images for which its argument is true
     like_x:   an array of the precision to compute in
     """
-    xp = namespace(votes)
-    mask = xp.astype(votes, like_x.dtype)
+    xp = namespace(usable)
+    mask = xp.astype(usable, like_x.dtype)
     weights, residual = _descend(times, xp.zeros_like(mask), mask, _start(times, mask), tolerance, _EASY)
     ridge = xp.zeros_like(residual)
     if bool(xp.any(residual > tolerance)):
@@ -95,10 +95,10 @@ def _descend(
     tolerance: float,
     steps: int,
 ) -> tuple[Float[Array, "B N"], PerImage]:
-    """Weights and residuals after at most so many preconditioned conjugate gradient steps [Polak, Ribiere 1969].
+    """Weights and residuals after at most `steps` preconditioned conjugate gradient steps [Polak, Ribiere 1969].
 
-    `start` is weights and their product with K. An earlier direction is relative to the weights of its time; `growth`
-    converts it to the present ones.
+    `start` is weights and their product with K. The previous direction is relative to the previous weights; `growth`
+    converts it to the current ones.
     """
     xp = namespace(mask)
     weights, product = start
@@ -171,14 +171,14 @@ def _line_search(weights: Array, product: Array, step: Array, change: Array, mas
     return t
 
 
-def sinkhorn(kernel: Float[Array, "B N N"], votes: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
-    """The usual computation [JZ14]: l := l / sqrt(l * (max(K, 0) l)), so many times.
+def sinkhorn(kernel: Float[Array, "B N N"], usable: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
+    """The usual computation [JZ14]: l := l / sqrt(l * (max(K, 0) l)), repeated `iterations` times.
 
     Kept for comparison with published numbers. Setting negative inner products to zero changes the equation, and needs
     the N x N matrix itself.
     """
     xp = namespace(kernel)
-    mask = xp.astype(votes, kernel.dtype)
+    mask = xp.astype(usable, kernel.dtype)
     kernel = xp.clip(kernel, min=0)
     weights = mask
     for _ in range(iterations):
@@ -192,6 +192,6 @@ def _sum(x: Array) -> PerImage:
 
 
 def _positive(x: Array) -> Array:
-    """x where it is positive, else 1: the quotient is then 0, or is not used."""
+    """x where it is positive, otherwise 1: a denominator whose quotient is then 0 or not used."""
     xp = namespace(x)
     return xp.where(x > 0, x, xp.ones_like(x))

@@ -14,16 +14,16 @@ from faemb.arrays import Array, namespace
 
 def generalised_max(
     times: Callable[[Array], Array],
-    votes: Bool[Array, "B N"],
+    usable: Bool[Array, "B N"],
     *,
     diagonal: Float[Array, "B N"],
     ridge: float = 1.0,
     tolerance: float = 1e-3,
     steps: int = 100,
 ) -> Float[Array, "B N"]:
-    """Weights; 0 for descriptors without a vote. `diagonal` is K_ii, roughly."""
+    """Weights; 0 for padded rows and zero vectors. `diagonal` is K_ii, roughly."""
     xp = namespace(diagonal)
-    target = xp.astype(votes, diagonal.dtype)
+    target = xp.astype(usable, diagonal.dtype)
     weights = xp.zeros_like(target)
     shift = ridge * xp.sum(diagonal * target, axis=1, keepdims=True)
     shift = shift / xp.clip(xp.sum(target, axis=1, keepdims=True), min=1)

@@ -48,8 +48,8 @@ class Gram:
     whitening: Whitening | None = None
 
     @property
-    def votes(self) -> Bool[Array, "B N"]:
-        """Descriptors that can be given a weight: real, and not the zero vector."""
+    def usable(self) -> Bool[Array, "B N"]:
+        """Descriptors that can have a weight: neither padding nor zero vectors."""
         if self.whitening is not None and self.whitening.centre:
             return self.real
         return self.real & self.embedded.nonzero()
@@ -84,7 +84,7 @@ class Gram:
         return signs if self.whitening is None else signs @ like(self.whitening.matrix_, like_x)
 
     def _metric(self, pooled: Float[Array, "B D"]) -> Float[Array, "B D"]:
-        """W'W times the vectors that are not zero: those of images that have converged are."""
+        """W'W times the nonzero vectors; vectors of converged images are zero and are skipped."""
         assert self.whitening is not None  # noqa: S101
         xp = namespace(pooled)
         moving = xp.any(pooled != 0, axis=1)
@@ -146,12 +146,12 @@ def _cell_by_cell(
     xp = namespace(y)
     images, rows, length = y.shape
     cells, kept = active.shape[-1], factor.shape[0]
-    width = length // cells
+    per_cell = length // cells
     flat, active = xp.reshape(y, (images * rows, length)), xp.reshape(active, (images * rows, cells))
     out = xp.zeros((images * rows, kept), dtype=y.dtype, device=y.device)
     for cell in range(cells):
         here = active[:, cell]
-        columns = slice(cell * width, (cell + 1) * width)
+        columns = slice(cell * per_cell, (cell + 1) * per_cell)
         reach = min(kept, columns.stop) if upper else kept
         part = out[here]
         part[:, :reach] += flat[here][:, columns] @ factor[:reach, columns].T

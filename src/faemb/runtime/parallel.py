@@ -4,7 +4,7 @@ The number of submitted items is bounded, so items may be an infinite iterator. 
 decoder, the system's out-of-memory killer), every submitted item may be the cause: the pool is rebuilt and these
 suspects are run again one at a time. One that kills its worker again gets a `WorkerDied` error, the others their
 results. Workers do not receive Ctrl-C, which a terminal sends to all processes: the parent process stops them. If the
-parent is killed, they end by themselves.
+parent is killed, they end too.
 """
 
 import os
@@ -97,14 +97,14 @@ def _until_broken(
 
 
 def _one_by_one(task: Callable[[Item], Result], suspects: list[Item]) -> Iterator[tuple[Item, Result | Exception]]:
-    """Run one item at a time, so that it is known which one kills its worker."""
+    """Run one item at a time, to find out which one kills its worker."""
     waiting = iter(suspects)
     while True:
-        guilty: list[Item] = []
-        yield from _until_broken(task, waiting, 1, guilty, ahead=1)
-        if not guilty:
+        suspect: list[Item] = []
+        yield from _until_broken(task, waiting, 1, suspect, ahead=1)
+        if not suspect:
             return
-        yield guilty[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
+        yield suspect[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
 
 
 def _stop(executor: Any) -> None:

@@ -1,4 +1,4 @@
-"""How anchors are learned: by k-means, a Gaussian mixture, or the paper's alternating optimisation."""
+"""Learning of anchors: by k-means, a Gaussian mixture, or the paper's alternating optimisation."""
 
 from faemb.embedding.anchors.alternating import LearnedAnchors, learn_anchors
 from faemb.embedding.anchors.kmeans import kmeans_anchors

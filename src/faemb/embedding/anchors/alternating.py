@@ -49,7 +49,7 @@ def learn_anchors(
     tolerance: float = 1e-4,
     steps: int = 10,
 ) -> LearnedAnchors:
-    """Until an iteration gains less than `tolerance` of Q, or `iterations` have passed; `steps` bounds each V-step."""
+    """Iterate until Q falls by less than the fraction `tolerance`, or `iterations` times; `steps` limits a V-step."""
     x, anchors = np.asarray(x, np.float64), np.asarray(initial, np.float64)
     history: list[float] = []
     for _ in range(iterations):

@@ -10,7 +10,7 @@ from faemb.errors import InputError
 
 
 def kmeans_anchors(x: Float[Array, "m d"], count: int, *, seed: int, restarts: int = 1) -> Float[Array, "n d"]:
-    """The best of `restarts` runs; `count` distinct centres, or an error with the number that there are."""
+    """The best of `restarts` runs: `count` distinct centres; an error if there are fewer distinct descriptors."""
     from sklearn.cluster import KMeans  # here, since only fitting needs it and importing it takes a second
     from sklearn.exceptions import ConvergenceWarning
 

@@ -1,4 +1,4 @@
-"""What a coding is: a_j(x), the coefficient of each anchor for a descriptor, one row of n numbers per descriptor."""
+"""Interface of a coding: a_j(x), the coefficient of each anchor for a descriptor, a row of n per descriptor."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

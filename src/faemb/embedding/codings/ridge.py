@@ -33,7 +33,7 @@ class Ridge(Coding):
         return ((correlation - multiplier[:, None] * ones) * inverse) @ basis.T  # [DC17, Eq. 29]
 
     def penalties(self, g: Float[Array, "N n"]) -> Float[Array, "N n"]:
-        """What multiplies each anchor's bound in the objective: |g|^2, the same for all [DC17, Eq. 27]."""
+        """Factor of each anchor's bound in the objective: |g|^2, the same for all [DC17, Eq. 27]."""
         xp = namespace(g)
         return xp.zeros_like(g) + xp.sum(g * g, axis=1, keepdims=True)
 

@@ -17,13 +17,13 @@ from faemb.linear_algebra import squared_distances
 
 @dataclass(frozen=True, eq=False)
 class Sparse(Coding):
-    """A subclass defines what each anchor costs, and whether the coefficients must sum to one."""
+    """A subclass defines the cost of each anchor, and whether the coefficients must sum to one."""
 
     sum_to_one: ClassVar[bool]
 
     @abstractmethod
     def costs(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
-        """What a unit of each coefficient costs."""
+        """Cost of a unit of each coefficient."""
 
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         return like(WeightedL1(self.anchors, self.sum_to_one).solve(x, self.costs(x)), x)
@@ -50,7 +50,7 @@ class FunctionApproximation(Sparse):
         return 0.5 * self.mu * remainder_bounds(x, self.anchors, self.order)
 
     def penalties(self, g: Float[Array, "N n"]) -> Float[Array, "N n"]:
-        """What multiplies each anchor's bound in the objective: |g_j| [DC17, Eq. 19]."""
+        """Factor of each anchor's bound in the objective: |g_j| [DC17, Eq. 19]."""
         return namespace(g).abs(g)
 
 

@@ -38,7 +38,7 @@ class WeightedL1:
         best = xp.full_like(q[:, 0], xp.inf)
         accepted = _TOLERANCE * self._scale(gram, costs)
         todo = xp.arange(q.shape[0], device=q.device)
-        # The first attempt runs in the precision of x; the few descriptors that it leaves get the full one.
+        # The first attempt runs in the precision of x; the few descriptors that it does not solve get the full one.
         split = xp.astype(solution, x.dtype)
         for attempt in range(_ROUNDS):
             target, weight = xp.take(q, todo, axis=0), xp.take(costs, todo, axis=0)
@@ -56,7 +56,7 @@ class WeightedL1:
         return solution
 
     def kkt(self, x: Float[Array, "N d"], costs: Float[Array, "N n"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
-        """How far each row of g is from satisfying the conditions of optimality."""
+        """Violation of the conditions of optimality by each row of g."""
         gram, q, costs = self._problem(x, costs)
         return kkt_residual(gram, q, costs, float64(g), self.sum_to_one)
 
@@ -103,9 +103,10 @@ class WeightedL1:
         return rho, rho * inverse, q @ inverse + ones / total
 
     def _candidates(self, gram: Array, q: Array, costs: Array, sparse: Array, attempt: int) -> Iterator[Array]:
-        """ADMM's support, polished; later also without what cannot be determined, and ADMM's iterate as it is.
+        """ADMM's support, polished; in later attempts also only its largest entries, and ADMM's iterate as it is.
 
-        With fewer dimensions than anchors no more entries than dimensions are determined (and one by the constraint).
+        With fewer dimensions than anchors at most as many entries as dimensions are determined (and one more by the
+        constraint).
         """
         n = q.shape[1]
         yield self._polish(gram, q, costs, sparse, n)

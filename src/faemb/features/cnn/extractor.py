@@ -1,4 +1,4 @@
-"""What the extractors of this package share: a network, its checks, and vectors as features."""
+"""Shared by the extractors of this package: a network, its checks, and the conversion of vectors to features."""
 
 import numpy as np
 from jaxtyping import Float
@@ -8,7 +8,7 @@ from faemb.features.cnn.network import Network
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.extractor import Extractor
 from faemb.features.local_features import Grids, LocalFeatures
-from faemb.settings import require_kind
+from faemb.settings import require_flag, require_kind
 
 
 class _NetworkExtractor(Extractor):
@@ -18,7 +18,7 @@ class _NetworkExtractor(Extractor):
     def check_settings(self) -> None:
         super().check_settings()
         require_kind("network", self.network, Network, optional=False)
-        require_kind("unit_length", self.unit_length, bool, optional=False)
+        require_flag("unit_length", self.unit_length)
         self.network.check_settings()
 
 

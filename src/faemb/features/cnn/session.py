@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.errors import FormatError, InputError, MissingExtraError, reason
 from faemb.features.cnn.preprocessing import Size
 
 _CPU = "CPUExecutionProvider"
@@ -80,7 +80,7 @@ class Session:
         except Exception as error:  # onnxruntime's errors have no common base class
             height, width = batch.shape[2:]
             raise FormatError(
-                f"the network fails on an input of {width} x {height} pixels ({_line(error)}); "
+                f"the network fails on an input of {width} x {height} pixels ({reason(error)}); "
                 "use larger images, or change its settings size or multiple"
             ) from error
 
@@ -133,7 +133,7 @@ def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
     except Exception as error:
         if places == [_CPU]:
             raise FormatError(
-                f"the network is not an ONNX program that onnxruntime can run ({_line(error)})"
+                f"the network is not an ONNX program that onnxruntime can run ({reason(error)})"
             ) from error
         session = _start(runtime, code, options, [_CPU])
     if session.get_providers()[0] != places[0]:
@@ -154,7 +154,3 @@ def _image_input(inputs: Sequence[Any]) -> Any:
     if isinstance(shape[0], int) and shape[0] != 1:
         raise FormatError(f"the network takes batches of {shape[0]} only; export it for any batch size, or for 1")
     return picture
-
-
-def _line(error: BaseException) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -61,8 +61,8 @@ def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
 
 def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> int:
     """Write one file, which appears with all images or not at all; returns the number of images."""
-    h5py, count = _h5py(), 0
-    with replacing(path) as temporary, h5py.File(temporary, "w") as file:
+    count = 0
+    with replacing(path) as temporary, h5py().File(temporary, "w") as file:
         for name, features in items:
             _write_image(file, name, features)
             count += 1
@@ -148,16 +148,16 @@ def _write_image(file: Any, name: str, features: LocalFeatures) -> None:
 
 @contextmanager
 def _opened(path: AnyPath) -> Iterator[Any]:
-    h5py = _h5py()
+    library = h5py()
     with damage_explained(path) as target:
-        file = h5py.File(target, "r")
+        file = library.File(target, "r")
     with file:
         yield file
 
 
-def _h5py() -> Any:
+def h5py() -> Any:
     try:
-        import h5py
+        import h5py as library
     except ImportError as error:
         raise MissingExtraError("hloc HDF5 files", "hloc") from error
-    return h5py
+    return library

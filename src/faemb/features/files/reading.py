@@ -1,4 +1,4 @@
-"""What all readers share: checks of files, which may be missing or damaged, and of the arrays in them.
+"""Checks that all readers share: of files, which may be missing or damaged, and of the arrays in them.
 
 A reader returns LocalFeatures or raises one FormatError that names the file, the fault and the cure.
 """
@@ -10,32 +10,32 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from faemb.errors import FaembError, FormatError
+from faemb.errors import FaembError, FormatError, reason
 from faemb.runtime.storage import AnyPath
 
 UNKNOWN_SIZE = (0, 0)
 """The image size of features whose file does not give it."""
 
 MOST_COLUMNS = 65_536
-"""Of a descriptor."""
+"""Largest dimension of a descriptor."""
 LARGEST_BYTES = 4 << 30
-"""Of the arrays of one image. A damaged file may declare any size: it is refused before memory is allocated."""
+"""Largest size of the arrays of one image. A damaged file may declare any size: no memory is allocated for more."""
 
 CURE = "restore it or extract again"
 
 
 @contextmanager
 def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
-    """Turn whatever a library raises on a damaged file into a FormatError; gives the path, which is checked."""
+    """Turn all errors of libraries on a damaged file into a FormatError; gives the path of an existing file."""
     source = source or str(path)
     try:
         yield _existing(Path(path))
     except (FaembError, MemoryError):
         raise
     except OSError as error:
-        raise FormatError(f"{source} cannot be read ({_line(error.strerror or error)}); {CURE}") from error
+        raise FormatError(f"{source} cannot be read ({reason(error)}); {CURE}") from error
     except Exception as error:
-        raise FormatError(f"{source} is damaged ({_line(f'{type(error).__name__}: {error}')}); {CURE}") from error
+        raise FormatError(f"{source} is damaged ({type(error).__name__}: {reason(error)}); {CURE}") from error
 
 
 def file_bytes(path: AnyPath) -> bytes:
@@ -89,7 +89,3 @@ def _existing(path: Path) -> Path:
     if not path.is_file():
         raise FormatError(f"no file at {path}; expected local features: check the name")
     return path
-
-
-def _line(error: object) -> str:
-    return " ".join(str(error).split())[:200]

@@ -26,7 +26,7 @@ from faemb.features.local_features import LocalFeatures, frames_from, rotations
 from faemb.settings import require_flag, require_number, require_whole
 
 _SPARE, _SPARE_AT_LEAST = 1.6, 32
-"""Adapt more candidates than features are missing: some do not converge, some reach beyond the image."""
+"""Factor and number by which more candidates are adapted than needed: some do not converge, or leave the image."""
 _BLOCK = 1024
 MOST_PATCH = 181
 """OpenCV samples a patch as one row, which has at most 32766 pixels."""
@@ -68,7 +68,8 @@ class HessianAffine(Extractor):
     threshold:          least sqrt(sigma^4 |det H|), for pixels 0..255
     edge_ratio:         largest ratio of the response's principal curvatures
     per_octave, sigma:  scales per octave, and the blur of the first
-    iterations, convergence: of the affine adaptation
+    iterations:         largest number of steps of the affine adaptation
+    convergence:        deviation of the gradients from isotropy at which it ends
     measurement:        radius of the described region, in units of the scale
     patch:              side of the normalised patch in pixels, odd
     """

@@ -28,7 +28,7 @@ _BEFORE = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.uint8)
 """Neighbours that must be strictly lower, so that only the first of several equal pixels is taken."""
 
 Responses = list[Float[np.ndarray, "H W"]]
-"""Of three levels: below, at and above the one where extrema are searched."""
+"""Responses of three levels: below, at and above the one where extrema are searched."""
 
 
 class Extrema(NamedTuple):

@@ -36,7 +36,9 @@ def decoder_for(head: bytes, name: str) -> type[ImageFile]:
         return avif_decoder(name)
     if brands_in(head) & HEIF_BRANDS:
         return heif_decoder(name)
-    raise InputError(f"{name} is no image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF")
+    raise InputError(
+        f"{name} is not an image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
+    )
 
 
 def brands_in(head: bytes) -> set[bytes]:

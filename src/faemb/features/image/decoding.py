@@ -23,7 +23,7 @@ from PIL.ExifTags import Base as Tag
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
-from faemb.errors import FaembError, InputError
+from faemb.errors import FaembError, InputError, reason
 from faemb.features.image.decoders import decoder_for
 from faemb.features.image.levels import Levels, levels_from, reduced, reduced_size, require_addressable
 from faemb.features.image.silence import silence
@@ -44,12 +44,12 @@ def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]
     name = os.fspath(path)
     require_file(name)
     with faults(name), silence(), open(name, "rb") as stream:
-        pixels, size, orientation = as_it_lies(stream, max_side, name)
+        pixels, size, orientation = decoded(stream, max_side, name)
     return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
 
 
-def as_it_lies(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
-    """Levels and size as stored, before the orientation is applied, and that; Pillow's copy is freed on return."""
+def decoded(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
+    """Levels and size as stored in the file, and its orientation; Pillow's copy is freed on return."""
     image = opened(stream, name)
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name)
@@ -88,13 +88,6 @@ def faults(name: str) -> Iterator[None]:
             f"{name} cannot be decoded: {reason(error)}; it is damaged, truncated or of a rare kind: copy or download "
             "it again, or save it as PNG"
         ) from error
-
-
-def reason(error: Exception) -> str:
-    """The first line of its message, shortened."""
-    text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
-    line = text.splitlines()[0].rstrip(" .")
-    return line if len(line) <= 120 else line[:117] + "..."
 
 
 def opened(stream: BinaryIO, name: str) -> ImageFile:
