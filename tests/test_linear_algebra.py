@@ -5,7 +5,7 @@ import pytest
 
 from backends import Backend
 from faemb.arrays import to_numpy
-from faemb.linear_algebra import numerical_rank, principal_axes, squared_distances, symmetric_eigen
+from faemb.linear_algebra import gram_matrix, numerical_rank, principal_axes, squared_distances, symmetric_eigen
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -191,3 +191,14 @@ def test_just_above_rounding_the_distance_is_right_to_a_few_percent(
     result = to_numpy(squared_distances(backend.array(x), backend.array(v))).diagonal()
     exact = ((x.astype(np.float64) - v.astype(np.float64)) ** 2).sum(1)
     np.testing.assert_allclose(result, exact, rtol=0.05)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 16, 21])
+def test_the_gram_matrix_is_the_same_in_blocks(
+    backend: Backend, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    x = rng.standard_normal((30, columns))
+    monkeypatch.setattr("faemb.linear_algebra._COLUMNS", 8)
+    product = to_numpy(gram_matrix(backend.array(x)))
+    np.testing.assert_allclose(product, x.T @ x, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(product, product.T)

@@ -8,6 +8,26 @@ from jaxtyping import Float
 
 from faemb.arrays import Array, float64, namespace
 
+_COLUMNS = 4096
+
+
+def gram_matrix(x: Float[Array, "m d"]) -> Float[Array, "d d"]:
+    """x'x, by blocks of columns.
+
+    OpenBLAS 0.3.31, which NumPy's packages contain, crashes in its symmetric product of about 15,400 float64 columns or
+    more with two threads. Each block is multiplied with all columns from its first on; the other half is mirrored.
+    """
+    xp = namespace(x)
+    columns = x.shape[1]
+    if columns <= _COLUMNS:
+        return x.T @ x
+    product = xp.empty((columns, columns), dtype=x.dtype, device=x.device)
+    for start in range(0, columns, _COLUMNS):
+        stop = min(start + _COLUMNS, columns)
+        product[start:stop, start:] = x[:, start:stop].T @ x[:, start:]
+        product[stop:, start:stop] = product[start:stop, stop:].T
+    return product
+
 
 def symmetric_eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """Eigenvalues, largest first, and eigenvectors as columns in the same order."""
@@ -29,7 +49,7 @@ def principal_axes(
     centred = x - mean
     samples, columns = x.shape
     wide = samples < columns
-    values, vectors = symmetric_eigen((centred @ centred.T if wide else centred.T @ centred) / samples)
+    values, vectors = symmetric_eigen(gram_matrix(centred.T if wide else centred) / samples)
     kept = min(count, numerical_rank(values, max(samples, columns), mean))
     axes = vectors[:, :kept]
     if wide:

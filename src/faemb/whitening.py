@@ -21,7 +21,7 @@ from jaxtyping import Float
 from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like, namespace
 from faemb.component import Component
 from faemb.errors import InputError
-from faemb.linear_algebra import numerical_rank, symmetric_eigen
+from faemb.linear_algebra import gram_matrix, numerical_rank, symmetric_eigen
 from faemb.settings import require_number, require_whole
 
 _REPAID = 100
@@ -52,7 +52,7 @@ class Moments:
             )
         mean = namespace(y).mean(y, axis=0)
         centred = y - mean
-        return cls(int(y.shape[0]), mean, centred.T @ centred)
+        return cls(int(y.shape[0]), mean, gram_matrix(centred))
 
     def __add__(self, other: "Moments") -> "Moments":
         if self.mean.shape != other.mean.shape:
@@ -173,7 +173,7 @@ class Whitening(Component):
         last = self.matrix_[-1]  # a unit vector over the root of the smallest eigenvalue kept
         exact = float(self.eigenvalues_[0]) * float(last @ last) <= _WIDEST
         if self._metric is None and exact and 30 * images * (2 * kept - dimension) > kept * dimension:
-            self._metric = self.matrix_.T @ self.matrix_
+            self._metric = gram_matrix(self.matrix_)
 
     @property
     def factor(self) -> tuple[Float[Array, "Dw D"], bool]:
