@@ -14,7 +14,7 @@ _COLUMNS = 4096
 def gram_matrix(x: Float[Array, "m d"]) -> Float[Array, "d d"]:
     """x'x, by blocks of columns.
 
-    OpenBLAS 0.3.31, which NumPy's packages contain, crashes in its symmetric product of about 15,400 float64 columns or
+    OpenBLAS 0.3.31, which NumPy's packages contain, has crashed in its symmetric product of 15,400 float64 columns and
     more with two threads. Each block is multiplied with all columns from its first on; the other half is mirrored.
     """
     xp = namespace(x)
