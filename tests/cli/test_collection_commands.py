@@ -78,6 +78,9 @@ def test_many_queries_in_a_real_process(here):
 # Making collections
 
 
+MODEL = ["--model", "tiny.model"]
+
+
 class TestIndex:
     def test_a_model_is_learned_from_the_images(self, run, here):
         ended = run("index", "photos", "--out", "new.faemb", "--max-features", "70")
@@ -162,6 +165,11 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
             (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
             (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos", "--out", "new.faemb", *MODEL, "--preset", "small"], "--preset cannot be combined with --model"),
+            (
+                ["photos", "--out", "new.faemb", *MODEL, "--max-features", "0", "--rotation-invariant"],
+                "--max-features, --rotation-invariant cannot be combined with --model",
+            ),
             (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too little to learn from"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -658,14 +666,14 @@ class TestDevice:
     ("arguments", "words"),
     [
         (["index", "photos"], "Missing option '--out'"),
-        (["index", "--out", "new.faemb"], "Missing argument 'IMAGES...'"),
+        (["index", "--out", "new.faemb"], "Missing argument 'IMAGES'"),
         (["index", "photos", "--out", "new.faemb", "--jobs", "many"], "Invalid value for '--jobs'"),
-        (["add", "photos.faemb"], "Missing argument 'IMAGES...'"),
-        (["remove", "photos.faemb"], "Missing argument 'IMAGE...'"),
+        (["add", "photos.faemb"], "Missing argument 'IMAGES'"),
+        (["remove", "photos.faemb"], "Missing argument 'IMAGE'"),
         (["update"], "Missing argument 'COLLECTION'"),
         (["info", "photos.faemb", "more"], "unexpected extra argument"),
         (["check", "photos.faemb", "--colour"], "No such option: --colour"),
-        (["search", "photos.faemb"], "Missing argument 'QUERY...'"),
+        (["search", "photos.faemb"], "Missing argument 'QUERY'"),
         (["search", "photos.faemb", "photos/a.png", "--top", "1.5"], "Invalid value for '--top'"),
         (["duplicates", "photos.faemb", "--threshold", "much"], "Invalid value for '--threshold'"),
         (["export", "photos.faemb"], "Missing option '--out'"),

@@ -163,7 +163,7 @@ def test_without_arguments_there_is_help(run):
     ("arguments", "words"),
     [
         (["nonsense"], "No such command 'nonsense'"),
-        (["features"], "Missing argument 'IMAGES...'"),
+        (["features"], "Missing argument 'IMAGES'"),
         (["features", "photos"], "Missing option '--out'"),
         (["features", "photos", "--out", "out", "--jobs", "many"], "Invalid value for '--jobs'"),
         (["features", "photos", "--out", "out", "--colour"], "No such option: --colour"),

@@ -127,7 +127,7 @@ def datasets(
 
 
 def leaderboard(
-    runs: Annotated[list[Path], argument("RUN...", "Folders with a run.json.")],
+    runs: Annotated[list[Path], argument("RUN", "Folders with a run.json.")],
     out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
     title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
     quiet: Quiet = False,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def search(
     collection: InCollection,
-    queries: Annotated[list[Path], argument("QUERY...", "Query images.")],
+    queries: Annotated[list[Path], argument("QUERY", "Query images.")],
     *,
     box: Box = None,
     top: Annotated[int, value("K", "Number of results per query.")] = 10,
@@ -88,7 +88,7 @@ def duplicates(
 
 def remove(
     collection: InCollection,
-    images: Annotated[list[Path], argument("IMAGE...", "Images, or folders of images.")],
+    images: Annotated[list[Path], argument("IMAGE", "Images, or folders of images.")],
     *,
     output: Output,
 ) -> None:

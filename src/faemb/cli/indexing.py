@@ -38,7 +38,10 @@ def index(
     Example: faemb index photos --out photos.faemb
     """
     from faemb.collection import Collection, Model, images_in
+    from faemb.errors import InputError
 
+    if model is not None and options.given:
+        raise InputError(f"{', '.join(options.given)} cannot be combined with --model; leave out one or the other")
     sources = images_in(images)
     chosen = Model.load(model, device=device) if model is not None else options.model(device)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
