@@ -31,9 +31,9 @@ def run_table(
     out: Path,
     settings: Mapping[str, Value],
 ) -> Run:
-    """All rows, each with one seed or several.
+    """Compute all rows, each with one or several seeds.
 
-    Rows that an earlier run in this folder finished, on the same data, are taken from there.
+    Rows that an earlier run in this folder computed on the same data are read from there.
     """
     started, begun = datetime.now(UTC), time.monotonic()
     bench.progress("rows", 0, len(asked))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faemb.cli.console import Live, counted, warning
+from faemb.cli.console import Live, warning
 from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, opened, value
+from faemb.pages import counted
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
@@ -53,7 +54,6 @@ def add(collection: InCollection, images: Images, *, device: Device = "cpu", job
 
     Example: faemb add photos.faemb more-photos
     """
-
     with opened(collection, device=device) as photos:
         _change(photos, partial(photos.add, images, jobs=jobs), output)
 
@@ -63,7 +63,6 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
     Example: faemb update photos.faemb
     """
-
     with opened(collection, device=device) as photos:
         _change(photos, partial(photos.update, jobs=jobs), output)
 
@@ -129,7 +128,7 @@ def _change(collection: "Collection", change: Callable[..., "Report"], output: O
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
               (len(report.failed), "could not be read"))  # fmt: skip
-    parts = [f"{counted(report.added)} added", *(f"{count} {what}" for count, what in counts if count)]
+    parts = [f"{counted(report.added)} added", *(f"{count:,} {what}" for count, what in counts if count)]
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
     yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"

@@ -18,7 +18,7 @@ from faemb.errors import InputError
 
 _NAME = re.compile(r"\d{6,}")
 _GROUPS = range(1000, 1500)
-"""Of the complete dataset."""
+"""Groups of the complete dataset."""
 
 
 def read_holidays(contents: Contents) -> GroundTruth:
@@ -38,7 +38,7 @@ def read_holidays(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Of groups that have their query and another image."""
+    """Queries of groups with at least one other image."""
     groups: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         groups.setdefault(int(path.stem) // 100, []).append(number)

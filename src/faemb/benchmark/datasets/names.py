@@ -7,7 +7,7 @@ from faemb.benchmark.datasets.contents import Contents
 from faemb.errors import InputError
 
 SHOWN = 3
-"""At most this many names are listed in an error, beside their number."""
+"""Largest number of names listed in an error."""
 
 
 class Names:
@@ -20,9 +20,6 @@ class Names:
             for name in {path.relative_to(contents.folder).as_posix(), path.name, path.stem}:
                 self._numbers.setdefault(name, []).append(number)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._numbers
-
     def number(self, name: str) -> int:
         found = self._numbers[name]
         if len(found) > 1:
@@ -31,12 +28,12 @@ class Names:
         return found[0]
 
     def numbers(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Each once, in the order given."""
+        """Numbers without repetition, in the order given."""
         return tuple(dict.fromkeys(self.number(name) for name in names))
 
     def require(self, names: Iterable[str], source: Path) -> None:
         """Refuse ground truth that names absent images."""
-        absent = [name for name in dict.fromkeys(names) if name not in self]
+        absent = [name for name in dict.fromkeys(names) if name not in self._numbers]
         if absent:
             raise InputError(
                 f"{source} names {len(absent)} images that are not in {self._folder}, such as {shown(absent)}; "

@@ -36,7 +36,7 @@ def read_ukbench(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Of objects with all four images: others cannot reach a score of 4."""
+    """Queries of objects with all four images; others cannot reach a score of 4."""
     objects: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         objects.setdefault(_number(path) // OBJECT_VIEWS, []).append(number)
@@ -45,7 +45,7 @@ def _queries(contents: Contents) -> tuple[Query, ...]:
 
 
 def _note(others: int) -> str:
-    return f"{others} images of objects with fewer than four images are no queries" if others else ""
+    return f"{others} images of objects with fewer than four images are not used as queries" if others else ""
 
 
 def _number(path: Path) -> int:
