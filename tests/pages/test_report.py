@@ -159,7 +159,7 @@ def test_markdown_says_what_was_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "paper", "said"),
+    ("note", "paper", "expected"),
     [
         (SUBSET, 70.0, CAUTION),
         ("811 images and 300 queries", 70.0, CAUTION),
@@ -167,10 +167,10 @@ def test_markdown_says_what_was_used() -> None:
         (SUBSET, None, ""),
     ],
 )
-def test_caution_is_given_unless_the_data_are_complete(note: str, paper: float | None, said: str) -> None:
+def test_caution_is_given_unless_the_data_are_complete(note: str, paper: float | None, expected: str) -> None:
     shown = run(row("FAemb", 8, 70.0, paper), dataset=Used("holidays", 1, "", note))
-    assert caution(shown) == said
-    assert (CAUTION in markdown(shown)) is bool(said)
+    assert caution(shown) == expected
+    assert (CAUTION in markdown(shown)) is bool(expected)
 
 
 def test_hostile_names_stay_text_in_markdown() -> None:

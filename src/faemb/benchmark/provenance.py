@@ -1,4 +1,4 @@
-"""What a report states beside a run's numbers: data, settings, and how the published numbers differ."""
+"""Facts that a report states beside the numbers of a run: data, settings, and how the published numbers differ."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,7 +29,7 @@ def _differences(rows: Iterable[Row]) -> list[str]:
 def facts(run: Run) -> list[tuple[str, str]]:
     """Facts by name; empty ones are left out."""
     stated = [
-        ("dataset", f"{run.dataset.name}: {_counts(run)}"),
+        ("dataset", f"{run.dataset.name}: {run.dataset.images:,} images, {run.queries:,} queries"),
         ("note", run.dataset.note),
         ("checksum of images", run.dataset.checksum),
         ("checksum of ground truth", run.labels),
@@ -41,10 +41,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("duration", duration(run.seconds)),
     ]
     return [(name, text) for name, text in stated if text]
-
-
-def _counts(run: Run) -> str:
-    return f"{run.dataset.images:,} images, {run.queries:,} queries"
 
 
 def _used(used: Used) -> str:

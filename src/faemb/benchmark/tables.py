@@ -148,7 +148,7 @@ def timing(choice: Choice) -> Iterator[Asked]:
 
 
 def convergence(choice: Choice) -> Iterator[Asked]:
-    """With the paper's mu, and with that of the released code for learned anchors."""
+    """Rows with the paper's mu, and with that of the released code for learned anchors."""
     for family in ("faemb", "f-faemb"):
         for mu in (1e-2, 1e-3):
             encoder = _preset(f"{family}-8", replace(choice, variant="paper"))

@@ -76,11 +76,8 @@ class Workbench:
 
     @cached_property
     def learned_from(self) -> tuple[Used, ...]:
-        used = []
-        for folder, images in self.learning:
-            total = summed(images, self._content)
-            used.append(Used(folder.resolve().name, total.files, total.checksum))
-        return tuple(used)
+        sums = ((folder.resolve().name, summed(images, self._content)) for folder, images in self.learning)
+        return tuple(Used(name, total.files, total.checksum) for name, total in sums)
 
     # Features.
 

@@ -1,7 +1,7 @@
 """Options that several commands share: single ones as annotated types, sets of them as dataclasses.
 
-A parameter of a command whose type is one of the dataclasses stands for one option per field; `expanded` builds the
-signature that typer reads.
+A command has one option for each field of a dataclass among its parameters; `expanded` builds the signature that typer
+reads.
 Choices and defaults are repeated in the help because importing them takes too long; tests compare them with the code.
 """
 
@@ -56,7 +56,7 @@ class Output:
     quiet: Quiet = False
 
     def show(self, value: object, lines: Iterable[str]) -> None:
-        """Print the value as JSON, or else the lines, which are not evaluated unless they are printed."""
+        """Print the value as JSON, otherwise the lines, which are evaluated only if they are printed."""
         if self.json:
             print_json(value)
         elif not self.quiet:

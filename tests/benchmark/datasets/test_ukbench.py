@@ -38,7 +38,7 @@ def test_objects_that_are_not_whole_are_no_queries(tmp_path: Path) -> None:
 
 def test_other_names_are_refused(tmp_path: Path) -> None:
     write_images(tmp_path, *objects(0, 1, 2, 3), "thumb.jpg")
-    with pytest.raises(InputError, match=r"1 images with other names than ukbench00000\.jpg, such as thumb\.jpg"):
+    with pytest.raises(InputError, match=r"1 images with other names than ukbench00000\.jpg .* such as thumb\.jpg"):
         open_dataset(tmp_path, "ukbench")
 
 

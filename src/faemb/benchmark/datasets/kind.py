@@ -28,7 +28,7 @@ class Kind:
     name: str
     title: str
     layout: str
-    """Which files are expected where, as a sentence for users."""
+    """Expected files and their folders, as a sentence for users."""
     measures: tuple[str, ...]
     query_stays: bool
     fits: Callable[[Contents], bool]

@@ -1,5 +1,6 @@
 """Numbers of images, by the names that ground truth uses for them."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -39,6 +40,17 @@ class Names:
                 f"{source} names {len(absent)} images that are not in {self._folder}, such as {shown(absent)}; "
                 "add them, or correct the file"
             )
+
+
+def require_numbered(contents: Contents, name: re.Pattern[str], example: str) -> None:
+    """Refuse images with other names than a benchmark has, and images of the same name."""
+    odd = [path.name for path in contents.images if not name.fullmatch(path.stem)]
+    if odd:
+        raise InputError(
+            f"{contents.folder} holds {len(odd)} images with other names than {example}, such as {shown(odd)}; "
+            "give other images as distractors, from a folder of their own"
+        )
+    require_distinct(contents.images)
 
 
 def require_distinct(images: Sequence[Path]) -> None:

@@ -45,7 +45,7 @@ def unpickled(path: Path) -> object:
         _scan(data)
         return _Unpickler(io.BytesIO(data), encoding="latin-1").load()
     except _Refused as refusal:
-        raise InputError(f"{path} is refused, since it asks for {refusal}; get it again from its authors") from None
+        raise InputError(f"{path} is refused, since it requests {refusal}; get it again from its authors") from None
     except _DAMAGE as error:
         raise InputError(f"{path} is not a pickle, or is damaged; get it again from its authors") from error
 
