@@ -1,4 +1,4 @@
-"""An experiment with all settings of the user: checked before any long work starts, then run."""
+"""An experiment as the user sets it up: checked before any long work starts, then run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

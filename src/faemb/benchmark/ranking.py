@@ -52,7 +52,7 @@ def load_sources(places: Iterable[Path]) -> list[Source]:
 
 
 def boards(sources: Sequence[Source]) -> list[Board]:
-    """Lists in the order of the runs; each run is in the one of its data and main measure."""
+    """One list for each set of data and main measure, in the order of the runs."""
     grouped: dict[tuple[object, ...], list[Source]] = {}
     for source in sources:
         grouped.setdefault(_data(source.run), []).append(source)

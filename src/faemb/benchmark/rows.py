@@ -23,7 +23,7 @@ from faemb.encoder import Encoder
 
 PER_DESCRIPTOR = "µs per descriptor"
 _TIMED, _LEARNED = 2000, 50_000
-"""Number of descriptors that are timed, and from which Algorithm 1 learns."""
+"""Numbers of descriptors: to time an embedding, and to learn from by Algorithm 1."""
 
 
 @dataclass(frozen=True)

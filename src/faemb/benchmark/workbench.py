@@ -113,7 +113,7 @@ class Workbench:
     # Encoders.
 
     def fitted(self, stem: Encoder) -> Encoder:
-        """The encoder, with projection, anchors and whitening fitted; those of one embedding share its statistics."""
+        """Projection, anchors and whitening are fitted; whitenings of one embedding share its statistics."""
         encoder, spectrum = self._learned(stem)
         encoder.set_params(pooling=stem.pooling, whitening=stem.whitening)
         if spectrum is not None:

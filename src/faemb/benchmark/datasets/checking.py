@@ -26,7 +26,7 @@ class Sum:
 @dataclass(frozen=True)
 class Checked:
     complete: bool | None
-    """Whether there are as many images and queries as published; None where there is no published size."""
+    """Whether there are as many images and queries as published; None without a published size."""
     queries: int
     images: Sum
     """Including queries that are not among the images."""
