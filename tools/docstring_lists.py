@@ -16,7 +16,7 @@ class SettingsAsLists(Extension):
 
 
 def with_lists(text: str) -> str:
-    """Paragraphs of which each line begins with a setting, or continues one by being indented."""
+    """The text with a list for each paragraph whose lines begin with a setting or are indented."""
     return "\n\n".join(map(_as_list, text.split("\n\n")))
 
 

@@ -39,7 +39,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _runs(candidate: str) -> bool:
-    """Not every name on the PATH does: pyenv puts a script there for versions that are not activated."""
+    """Whether it can be run: pyenv puts a script on the PATH even for versions that are not activated."""
     return bool(candidate) and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0
 
 
@@ -65,7 +65,7 @@ def install(python: str, name: str, *, pins: list[str]) -> Path:
 
 
 def check(version: str, name: str, tests: list[str], *, pins: list[str]) -> str:
-    """The outcome of one run, in words."""
+    """The outcome of one run: "passed", or why not."""
     python = interpreter(version)
     if python is None:
         return f"not run: no python{version} found"

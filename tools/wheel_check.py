@@ -1,6 +1,8 @@
 """Install the wheel under FOLDER/dist in an empty virtual environment and run the demo there.
 
-python tools/wheel_check.py build/wheel
+    python tools/wheel_check.py FOLDER
+
+The command line is run first without any extra, then the demo with the extra that it needs.
 """
 
 import subprocess
@@ -14,11 +16,17 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         environment = Path(place) / "environment"
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        inside = environment / "bin"
-        subprocess.run([inside / "python", "-m", "pip", "install", "--quiet", f"{wheel}[demo]"], check=True)
-        # Away from the source tree, so that nothing but the wheel can be imported.
-        for command in (["python", "-m", "faemb", "--version"], ["faemb", "demo", "--out", "demo"]):
-            subprocess.run([inside / command[0], *command[1:]], check=True, cwd=place)
+        install = ["python", "-m", "pip", "install", "--quiet"]
+        commands = (
+            [*install, str(wheel)],
+            ["faemb", "--help"],
+            ["faemb", "--version"],
+            ["python", "-m", "faemb", "--version"],
+            [*install, f"{wheel}[demo]"],
+            ["faemb", "demo", "--out", "demo"],
+        )
+        for program, *arguments in commands:  # away from the source tree, so that only the wheel can be imported
+            subprocess.run([environment / "bin" / program, *arguments], check=True, cwd=place)
         if not (Path(place) / "demo" / "demo.html").is_file():
             sys.exit(f"{wheel.name} is installed, and its demo made no page")
     print(f"{wheel.name} works in an empty environment")

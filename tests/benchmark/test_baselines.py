@@ -133,5 +133,5 @@ def test_without_distractors(bench, tmp_path):
         run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
 
 
-def test_the_encoder_is_told(bench):
+def test_the_encoder_is_described(bench):
     assert Baseline({}, "SPoC", 5).answer(bench).encoder.startswith("SPoC, Rotation(")

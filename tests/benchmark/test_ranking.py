@@ -53,7 +53,7 @@ def test_rows_without_a_value_are_last(odd: dict[str, float]) -> None:
 
 def test_settings_of_runs_tell_rows_apart_too() -> None:
     (board,) = ranked(run(row("A", 8, 70.0)), run(row("A", 8, 71.0), settings={**SIFT, "features": "cnn"}))
-    assert board.telling == ["features"]
+    assert board.distinguishing == ["features"]
 
 
 def test_a_folder_that_is_given_twice_counts_once(tmp_path: Path) -> None:

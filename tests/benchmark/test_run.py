@@ -41,7 +41,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: Any) -> None:
         Run.load(tmp_path)
 
 
-def test_a_newer_version_is_told_apart_from_damage(tmp_path: Path) -> None:
+def test_a_newer_version_is_distinguished_from_damage(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(json.dumps({"version": VERSION + 1, "more": {}}))
     with pytest.raises(FormatError, match=r"was made by a newer faemb .*; update faemb"):
         Run.load(tmp_path)

@@ -144,7 +144,7 @@ class TestPooling:
     def test_rows_with_another_pooling_are_reported_to_differ(self, bench, tmp_path):
         run = run_rows("sota", list(miniature("sota"))[:2], bench, tmp_path)
         assert {row.settings["pooling"] for row in run.rows} == {"democratic"}
-        assert "measured with sinkhorn pooling; rows with democratic pooling differ in that." in caution(run)
+        assert "sinkhorn pooling; rows with democratic pooling are not directly comparable." in caution(run)
 
     @pytest.mark.parametrize("table", ["embeddings", "sota", "short", "binary"])
     def test_a_whole_table_can_have_the_pooling_of_the_paper(self, table):
@@ -185,12 +185,12 @@ def test_rows_that_differ_in_the_last_steps_share_the_costly_ones(bench):
 
 class TestSeeds:
     def test_rows_are_means_of_what_each_seed_gives(self, place, tmp_path, monkeypatch):
-        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *said, **more: tiny(preset(*said, **more, keep=2)))
-        said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=3, seed=5)
-        run = run_experiment(said, tmp_path / "all", place / "cache", jobs=1)
+        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *some, **more: tiny(preset(*some, **more, keep=2)))
+        three = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=3, seed=5)
+        run = run_experiment(three, tmp_path / "all", place / "cache", jobs=1)
         assert run.settings["seeds"] == "5, 6, 7"
         alone = [
-            run_experiment(replace(said, seeds=1, seed=seed), tmp_path / str(seed), place / "cache", jobs=1).rows[0]
+            run_experiment(replace(three, seeds=1, seed=seed), tmp_path / str(seed), place / "cache", jobs=1).rows[0]
             for seed in (5, 6, 7)
         ]
         scores = [row.measures["mAP"] for row in alone]
@@ -200,9 +200,9 @@ class TestSeeds:
         assert Run.load(run.save(tmp_path / "all")) == run
 
     def test_at_least_one(self, place, tmp_path):
-        said = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=0)
+        experiment = Experiment(place / "holidays", (place / "learning",), EXTRACTOR, preset="small", seeds=0)
         with pytest.raises(InputError, match="seeds is 0"):
-            run_experiment(said, tmp_path / "out", tmp_path / "cache")
+            run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
         assert not list(tmp_path.iterdir())
 
 
@@ -380,8 +380,8 @@ def _counting(seen: list[int]) -> Callable[..., Any]:
 
 class TestExperiment:
     def experiment(self, place, **changes) -> Experiment:
-        said = {"dataset": place / "holidays", "learning": (place / "learning",), "extractor": EXTRACTOR, **changes}
-        return Experiment(**said)
+        settings = {"dataset": place / "holidays", "learning": (place / "learning",), "extractor": EXTRACTOR, **changes}
+        return Experiment(**settings)
 
     @pytest.mark.parametrize("changes", [{}, {"table": "sota", "preset": "small"}])
     def test_a_table_or_a_preset(self, place, tmp_path, changes):
@@ -401,7 +401,7 @@ class TestExperiment:
             ({"preset": "small", "pooling": "mean"}, "pooling is 'mean'; expected one of sum, democratic"),
         ],
     )
-    def test_mistakes_are_told_before_any_work(self, place, tmp_path, changes, words):
+    def test_mistakes_are_reported_before_any_work(self, place, tmp_path, changes, words):
         with pytest.raises(InputError, match=words):
             run_experiment(self.experiment(place, **changes), tmp_path / "out", tmp_path / "cache")
         assert not list(tmp_path.iterdir())
@@ -430,7 +430,7 @@ class TestExperiment:
         assert row.published == {}
 
     def test_the_variant_is_part_of_the_settings(self, place, tmp_path, monkeypatch):
-        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *said, **more: tiny(preset(*said, **more)))
+        monkeypatch.setattr("faemb.benchmark.tables.preset", lambda *given, **more: tiny(preset(*given, **more)))
         experiment = self.experiment(place, preset="f-faemb-8", variant="released")
         run = run_experiment(experiment, tmp_path / "out", place / "cache", jobs=1)
         assert run.settings["variant"] == "released"

@@ -78,12 +78,15 @@ def test_many_queries_in_a_real_process(here):
 # Making collections
 
 
+MODEL = ["--model", "tiny.model"]
+
+
 class TestIndex:
     def test_a_model_is_learned_from_the_images(self, run, here):
         ended = run("index", "photos", "--out", "new.faemb", "--max-features", "70")
         assert (ended.code, ended.err) == (0, "")
-        said = rf"4 images added in \d+\.\d s; {re.escape(str(here))}/new\.faemb has 4 images, \d+\.\d MB\n"
-        assert re.fullmatch(said, ended.out)
+        expected = rf"4 images added in \d+\.\d s; {re.escape(str(here))}/new\.faemb has 4 images, \d+\.\d MB\n"
+        assert re.fullmatch(expected, ended.out)
         with Collection.open("new.faemb") as made:
             assert made.model.extractor.fingerprint == HessianAffine(max_features=70).fingerprint
             assert made.info().index == "auto"
@@ -95,10 +98,10 @@ class TestIndex:
         assert not (here / "new.faemb").exists()
 
     @pytest.mark.parametrize(
-        ("said", "kept"), [([], 2000), (["--max-features", "0"], None), (["--max-features", "9"], 9)]
+        ("given", "kept"), [([], 2000), (["--max-features", "0"], None), (["--max-features", "9"], 9)]
     )
-    def test_so_many_features_of_an_image_are_kept(self, run, said, kept):
-        assert run("index", "photos", "--out", "new.faemb", *said).code == 0
+    def test_the_strongest_features_of_an_image_are_kept(self, run, given, kept):
+        assert run("index", "photos", "--out", "new.faemb", *given).code == 0
         with Collection.open("new.faemb") as made:
             assert isinstance(made.model.extractor, HessianAffine)
             assert made.model.extractor.max_features == kept
@@ -120,7 +123,7 @@ class TestIndex:
     def test_quiet(self, run):
         assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--quiet") == (0, "", "")
 
-    def test_images_that_cannot_be_used_are_told(self, run, here):
+    def test_images_that_cannot_be_used_are_reported(self, run, here):
         (here / "photos" / "broken.png").write_text("no image")
         blank(here / "photos" / "flat.png")
         ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "-q")
@@ -133,10 +136,10 @@ class TestIndex:
         (here / "photos" / "broken.png").write_text("no image")
         blank(here / "photos" / "flat.png")
         ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--json")
-        told = json.loads(ended.out)
-        assert (ended.code, told["added"], told["unchanged"], told["removed"]) == (0, 5, 0, 0)
-        assert told["without_features"] == [str(here / "photos" / "flat.png")]
-        assert told["failed"] == warnings(ended)[:1]
+        report = json.loads(ended.out)
+        assert (ended.code, report["added"], report["unchanged"], report["removed"]) == (0, 5, 0, 0)
+        assert report["without_features"] == [str(here / "photos" / "flat.png")]
+        assert report["failed"] == warnings(ended)[:1]
 
     def test_nothing_but_broken_images_is_a_failure(self, run, here):
         (here / "broken.png").write_text("no image")
@@ -162,6 +165,11 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
             (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
             (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos", "--out", "new.faemb", *MODEL, "--preset", "small"], "--preset cannot be combined with --model"),
+            (
+                ["photos", "--out", "new.faemb", *MODEL, "--max-features", "0", "--rotation-invariant"],
+                "--max-features, --rotation-invariant cannot be combined with --model",
+            ),
             (["photos/a.png", "--out", "new.faemb", "--max-features", "2"], "too few to learn from"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -269,8 +277,8 @@ class TestInfo:
         with monkeypatch.context() as patch:
             patch.setattr(writing.Writer, "encode", stop)
             assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model").code == 130
-        said = run("info", "new.faemb").out
-        assert "  4 not encoded yet: a command was interrupted; run: faemb update new.faemb\n" in said
+        printed = run("info", "new.faemb").out
+        assert "  4 not encoded yet: a command was interrupted; run: faemb update new.faemb\n" in printed
         assert run("update", "new.faemb").code == 0
         assert "not encoded" not in run("info", "new.faemb").out
 
@@ -288,7 +296,7 @@ class TestCheck:
         assert run("check", "photos.faemb") == (0, "photos.faemb is undamaged\n", "")
         assert run("check", "photos.faemb", "--quiet", "--repair") == (0, "", "")
 
-    def test_damage_is_told_and_ends_with_one(self, run, damaged):
+    def test_damage_is_reported_and_ends_with_one(self, run, damaged):
         ended = run("check", "photos.faemb")
         assert ended.code == 1
         assert ended.out == "1 fault in photos.faemb; repair with: faemb check photos.faemb --repair\n"
@@ -306,11 +314,11 @@ class TestCheck:
 
     def test_for_programs(self, run, damaged):
         ended = run("check", "photos.faemb", "--json")
-        told = json.loads(ended.out)
+        report = json.loads(ended.out)
         assert ended.code == 1
-        assert told["faults"] == told["remaining"] == warnings(ended)
+        assert report["faults"] == report["remaining"] == warnings(ended)
         ended = run("check", "photos.faemb", "--repair", "--json")
-        assert (ended.code, json.loads(ended.out)) == (0, {**told, "remaining": []})
+        assert (ended.code, json.loads(ended.out)) == (0, {**report, "remaining": []})
         assert json.loads(run("check", "photos.faemb", "--json").out) == {"faults": [], "remaining": []}
 
     def test_no_collection(self, run):
@@ -513,7 +521,7 @@ class TestExport:
         assert ended == (0, f"vectors of 4 images written to out.{form}\n", "")
         assert read_back(here / f"out.{form}", form).shape[0] == 4
 
-    def test_npz_is_what_is_written_if_nothing_is_said(self, run, here):
+    def test_npz_is_written_by_default(self, run, here):
         assert run("export", "photos.faemb", "--out", "out.npz", "--quiet") == (0, "", "")
         assert read_back(here / "out.npz", "npz").shape[0] == 4
 
@@ -572,7 +580,7 @@ class TestFitAndEncode:
     def test_quiet(self, run):
         assert run("encode", "photos/a.png", "--model", "tiny.model", "--out", "out.npz", "-q") == (0, "", "")
 
-    def test_broken_images_are_told(self, run, here):
+    def test_broken_images_are_reported(self, run, here):
         (here / "broken.png").write_text("no image")
         ended = run("encode", "broken.png", "photos", "--model", "tiny.model", "--out", "out.npz")
         assert ended.code == 0
@@ -658,14 +666,14 @@ class TestDevice:
     ("arguments", "words"),
     [
         (["index", "photos"], "Missing option '--out'"),
-        (["index", "--out", "new.faemb"], "Missing argument 'IMAGES...'"),
+        (["index", "--out", "new.faemb"], "Missing argument 'IMAGES'"),
         (["index", "photos", "--out", "new.faemb", "--jobs", "many"], "Invalid value for '--jobs'"),
-        (["add", "photos.faemb"], "Missing argument 'IMAGES...'"),
-        (["remove", "photos.faemb"], "Missing argument 'IMAGE...'"),
+        (["add", "photos.faemb"], "Missing argument 'IMAGES'"),
+        (["remove", "photos.faemb"], "Missing argument 'IMAGE'"),
         (["update"], "Missing argument 'COLLECTION'"),
         (["info", "photos.faemb", "more"], "unexpected extra argument"),
         (["check", "photos.faemb", "--colour"], "No such option: --colour"),
-        (["search", "photos.faemb"], "Missing argument 'QUERY...'"),
+        (["search", "photos.faemb"], "Missing argument 'QUERY'"),
         (["search", "photos.faemb", "photos/a.png", "--top", "1.5"], "Invalid value for '--top'"),
         (["duplicates", "photos.faemb", "--threshold", "much"], "Invalid value for '--threshold'"),
         (["export", "photos.faemb"], "Missing option '--out'"),

@@ -121,7 +121,7 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
     try:
         assert wait_until(lambda: ready[moment]() or run.poll() is not None)
         (os.kill if whom == "the process" else os.killpg)(run.pid, signal.SIGINT)
-        printed, said = run.communicate(timeout=PATIENCE)
+        printed, warned = run.communicate(timeout=PATIENCE)
     finally:
         run.kill()
         run.wait(PATIENCE)
@@ -129,9 +129,9 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
         for orphan in living(run.pid):
             os.kill(orphan, signal.SIGKILL)
     assert run.returncode == 130
-    assert said.endswith("faemb: stopped\n")
+    assert warned.endswith("faemb: stopped\n")
     if moment != "while workers start":  # a worker that is stopped while Python starts in it may have last words
-        assert (printed, said) == ("", "faemb: stopped\n")
+        assert (printed, warned) == ("", "faemb: stopped\n")
     assert all_ended
     for file in out.rglob("*.npz"):
         read_npz(file)
@@ -163,7 +163,7 @@ def test_without_arguments_there_is_help(run):
     ("arguments", "words"),
     [
         (["nonsense"], "No such command 'nonsense'"),
-        (["features"], "Missing argument 'IMAGES...'"),
+        (["features"], "Missing argument 'IMAGES'"),
         (["features", "photos"], "Missing option '--out'"),
         (["features", "photos", "--out", "out", "--jobs", "many"], "Invalid value for '--jobs'"),
         (["features", "photos", "--out", "out", "--colour"], "No such option: --colour"),
@@ -187,7 +187,7 @@ class TestFeatures:
         assert stored.fingerprint == extractor.fingerprint
         np.testing.assert_array_equal(stored.descriptors, expected.descriptors)
 
-    def test_what_is_not_said_is_the_extractors_own(self, run, photos):
+    def test_settings_not_given_are_the_defaults_of_the_extractor(self, run, photos):
         assert run("features", "photos", "--out", "out").code == 0
         assert read_features("out/a.png.npz").fingerprint == HessianAffine().fingerprint
 
@@ -211,9 +211,9 @@ class TestFeatures:
     def test_for_programs(self, run, photos):
         (photos / "empty.png").touch()
         ended = run("features", "photos", "--out", "out", "--max-features", "7", "--json")
-        told = json.loads(ended.out)
-        assert (ended.code, told["images"], told["up_to_date"], told["features"]) == (0, 3, 0, 14)
-        assert ended.err == f"faemb: {told['failed'][0]}\n"
+        summary = json.loads(ended.out)
+        assert (ended.code, summary["images"], summary["up_to_date"], summary["features"]) == (0, 3, 0, 14)
+        assert ended.err == f"faemb: {summary['failed'][0]}\n"
 
     def test_quiet_prints_errors_still(self, run, photos):
         (photos / "empty.png").touch()
@@ -231,7 +231,7 @@ class TestFeatures:
         assert ended.out.startswith("0 images with 0 features; 2 could not be read; in out")
         assert len(ended.err.splitlines()) == 2
 
-    def test_a_folder_that_cannot_be_read_is_told_and_no_image_is_lost_in_the_count(self, run, photos, monkeypatch):
+    def test_a_folder_that_cannot_be_read_is_reported_and_no_image_is_lost_in_the_count(self, run, photos, monkeypatch):
         scandir = os.scandir
 
         def guarded(path: Any) -> Any:

@@ -93,6 +93,12 @@ def test_the_help_shows_all(monkeypatch, capsys, name):
         assert option.help in shown
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_usage_shows_once_that_an_argument_may_be_repeated(monkeypatch, capsys, name):
+    (usage,) = [line for line in help_text(monkeypatch, capsys, name).splitlines() if "Usage:" in line]
+    assert re.search(r"\.{3}.*\.{3}", usage) is None
+
+
 @pytest.mark.parametrize("parameter", each_parameter())
 def test_every_argument_and_option_is_explained(parameter):
     assert (parameter.help or "").strip().endswith("."), "a sentence"

@@ -47,7 +47,7 @@ def test_a_row_shows_the_query_and_its_hits_in_their_order(tmp_path):
     assert page.texts("h1") == page.texts("title") == ["Trip"]
     assert page.texts("h2") == ["trip/q.jpg"]
     assert page.texts("p", "name") == ["trip/b one.jpg", "trip/a.jpg"]
-    assert page.texts("p", "told") == ["1,234 local features", "0.988", "-0.031"]
+    assert page.texts("p", "detail") == ["1,234 local features", "0.988", "-0.031"]
     assert [target(link["href"]) for link in page.attributes("a")] == [query, first, second]
     assert [link["title"] for link in page.attributes("a")] == [str(query), str(first), str(second)]
     assert [bar["style"] for bar in page.attributes("i")] == ["width:99%", "width:0%"]
@@ -146,7 +146,7 @@ def test_a_box_is_drawn_on_the_query_alone(tmp_path):
     shade, outline = page.attributes("path")
     assert outline == {"class": "box", "d": "M100 50h100v100h-100z"}
     assert shade["d"] == "M0 0h600v300h-600z" + outline["d"]
-    assert page.texts("p", "told")[0] == "5 local features in the box"
+    assert page.texts("p", "detail")[0] == "5 local features in the box"
 
 
 def test_a_box_that_leaves_the_image_is_cut_and_one_beside_it_refused(tmp_path):
@@ -160,20 +160,20 @@ def test_a_box_that_leaves_the_image_is_cut_and_one_beside_it_refused(tmp_path):
 def test_images_without_features_say_so(tmp_path):
     query = photo(tmp_path / "q.jpg")
     page = Page(answers_page([Answer(str(query), 1, [Hit(query, None)])], title="T"))
-    assert page.texts("p", "told") == ["1 local feature", "no local features"]
+    assert page.texts("p", "detail") == ["1 local feature", "no local features"]
 
 
 def test_a_query_without_features_says_so(tmp_path):
     query = photo(tmp_path / "q.jpg")
     page = Page(answers_page([Answer(str(query), 0, [])], title="T"))
-    assert page.texts("p", "told") == ["0 local features"]
+    assert page.texts("p", "detail") == ["0 local features"]
     assert page.texts("p", "soft") == ["The query has no local features, so nothing can be compared with it."]
 
 
 def test_a_query_without_hits_says_so(tmp_path):
     page = Page(answers_page([Answer(str(photo(tmp_path / "q.jpg")), 7, [])], title="T"))
     assert page.texts("p", "soft") == ["No image is similar enough."]
-    assert page.texts("p", "told") == ["7 local features"]
+    assert page.texts("p", "detail") == ["7 local features"]
 
 
 @pytest.mark.parametrize("query", ["the array", ""])
@@ -243,7 +243,7 @@ def test_groups(tmp_path):
     assert page.texts("p", "soft") == ["3 images, similarity at least 0.412", "2 images, similarity at least 0.900"]
     assert page.texts("p", "name") == [f"trip/{number}.jpg" for number in (0, 1, 2, 0, 1)]
     assert len(page.attributes("image")) == 3
-    assert page.texts("p", "told") == []
+    assert page.texts("p", "detail") == []
 
 
 def test_pages_of_nothing():

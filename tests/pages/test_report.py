@@ -12,7 +12,7 @@ from rich.console import Console
 from faemb.benchmark.formatting import columns, duration, is_cost, main_measure, number, setting
 from faemb.benchmark.provenance import CAUTION, caution, facts
 from faemb.benchmark.run import Row, Run, Used
-from faemb.pages.report import markdown, terminal_table, write_report
+from faemb.pages.report import markdown, terminal_table, write_run
 from made_up_runs import HOSTILE, SUBSET, row, run
 
 
@@ -125,7 +125,7 @@ def test_times_are_costs_and_precisions_are_not() -> None:
 
 def test_the_terminal_shows_title_values_and_caution() -> None:
     shown = printed(run())
-    for text in ("State of the art", "FAemb", "72.9", "+0.2", "-1.8", "comparable only if the data are"):
+    for text in ("State of the art", "FAemb", "72.9", "+0.2", "-1.8", "comparable only on the same data"):
         assert text in shown
 
 
@@ -159,7 +159,7 @@ def test_markdown_says_what_was_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("note", "paper", "said"),
+    ("note", "paper", "expected"),
     [
         (SUBSET, 70.0, CAUTION),
         ("811 images and 300 queries", 70.0, CAUTION),
@@ -167,10 +167,10 @@ def test_markdown_says_what_was_used() -> None:
         (SUBSET, None, ""),
     ],
 )
-def test_caution_is_given_unless_the_data_are_complete(note: str, paper: float | None, said: str) -> None:
+def test_caution_is_given_unless_the_data_are_complete(note: str, paper: float | None, expected: str) -> None:
     shown = run(row("FAemb", 8, 70.0, paper), dataset=Used("holidays", 1, "", note))
-    assert caution(shown) == said
-    assert (CAUTION in markdown(shown)) is bool(said)
+    assert caution(shown) == expected
+    assert (CAUTION in markdown(shown)) is bool(expected)
 
 
 def test_hostile_names_stay_text_in_markdown() -> None:
@@ -195,14 +195,14 @@ def test_a_run_without_rows_says_so() -> None:
 
 def test_the_files_are_written_into_a_folder_that_is_made(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "sota"
-    written = write_report(run(), folder, [folder / "plot.png"])
-    assert [path.name for path in written] == ["run.json", "report.md"]
-    assert Run.load(folder) == run()
-    assert (folder / "report.md").read_text(encoding="utf-8") == markdown(run(), ["plot.png"])
+    made = run(plot={"x": "n", "y": "mAP", "lines": "method"})
+    assert write_run(made, folder) == [folder / name for name in ("run.json", "report.md", "plot.png")]
+    assert Run.load(folder) == made
+    assert (folder / "report.md").read_text(encoding="utf-8") == markdown(made, ["plot.png"])
 
 
 def test_names_that_are_no_text_can_be_reported(tmp_path: Path) -> None:
-    write_report(run(dataset=Used("\udcff", 1, "")), tmp_path)
+    write_run(run(dataset=Used("\udcff", 1, "")), tmp_path)
     assert "?: 1 images" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 

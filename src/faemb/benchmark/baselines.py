@@ -22,13 +22,13 @@ from faemb.features.cnn import rmac, spoc
 from faemb.normalise import unit_length
 from faemb.rotation import Rotation
 
-POOLINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"SPoC": spoc, "R-MAC": rmac}
+MAP_POOLINGS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"SPoC": spoc, "R-MAC": rmac}
 Vectors = Float[np.ndarray, "N d"]
 
 
 @dataclass(frozen=True)
 class Baseline(Asked):
-    """One of `POOLINGS`, PCA-whitened to `length` components learned from the learning images."""
+    """One of `MAP_POOLINGS`, PCA-whitened to `length` components learned from the learning images."""
 
     pooling: str
     length: int
@@ -55,12 +55,12 @@ class Baseline(Asked):
         )
 
     def _vectors(self, images: Iterable[LocalFeatures], boxed: Iterable[bool] = repeat(False)) -> Vectors:
-        pool = POOLINGS[self.pooling]
+        pool = MAP_POOLINGS[self.pooling]
         return np.stack([pool(map_of(features, part=part)) for features, part in zip(images, boxed, strict=False)])
 
 
 def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, "d h w"]:
-    """The largest of the maps as it left the network; with `part` only the rows and columns that these features span.
+    """The largest feature map of the network; with `part`, only the rows and columns that these features span.
 
     Scores are the lengths of the vectors; cells without a feature are zero.
     """
@@ -81,5 +81,5 @@ def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, 
 
 
 def _shortened(axes: Rotation, vectors: Vectors, length: int) -> Float[np.ndarray, "N k"]:
-    """To unit length; zero vectors stay zero, and no mean is subtracted from them."""
+    """Leading components at unit length; no mean is subtracted from zero vectors, which stay zero."""
     return np.where(np.any(vectors != 0, axis=1, keepdims=True), unit_length(axes.leading(vectors, length)), 0)

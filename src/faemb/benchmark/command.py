@@ -1,4 +1,4 @@
-"""An experiment as a user asks for it: checked before any long work starts, then run."""
+"""An experiment as the user sets it up: checked before any long work starts, then run."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from faemb.runtime import Progress
 from faemb.settings import require_choice, require_whole
 
 _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
-"""The kinds of datasets that the paper has, and what it calls them with distractors."""
+"""Kinds of datasets in the paper, and its names for them with distractors."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Either a table or a preset."""
+    """Settings of a run of either a table or a preset."""
 
     dataset: Path
     learning: tuple[Path, ...]
@@ -32,13 +32,13 @@ class Experiment:
     preset: str | None = None
     variant: str | None = None
     pooling: str | None = None
-    """Of all rows, as "sinkhorn" in the paper; None for the default of each table."""
+    """Pooling of all rows, such as "sinkhorn", the paper's; None for the default of each row."""
     rotation: bool = False
     large: bool = False
     kind: str | None = None
     seed: int = 0
     seeds: int = 1
-    """How many seeds, from `seed` on: results are means, with the spread."""
+    """Number of seeds, from `seed` on; results are means with standard deviations."""
     distractors: tuple[Path, ...] = ()
 
     @property
@@ -57,7 +57,7 @@ def run_experiment(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """The result; finished rows are stored in `out`, where an interrupted run continues."""
+    """Run the experiment; finished rows are stored in `out`, so that an interrupted run can be continued."""
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
     dataset = open_dataset(experiment.dataset, experiment.kind)
@@ -106,7 +106,7 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
 
 
 def paper_dataset(dataset: Dataset) -> str:
-    """What the paper calls this kind of dataset, or "". An incomplete one counts: reports state that it is."""
+    """The paper's name for this kind of dataset, complete or not (reports state which); "" if it has none."""
     if dataset.kind not in _WITH_DISTRACTORS:
         return ""
     return _WITH_DISTRACTORS[dataset.kind] if dataset.distractors else dataset.kind

@@ -1,10 +1,11 @@
-"""Distractors, which may be millions: pooled once, a shard at a time, and counted; never all in memory at once.
+"""Distractors, possibly millions: pooled once, one shard at a time, and counted; never all in memory at once.
 
-For each shard its pooled vectors are stored in half precision, by the costly part of each encoder. An image that
+For each shard, and for the costly part of each encoder, pooled vectors are stored in half precision. An image that
 cannot be read, or that has no local features, is ranked last for every query.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +23,7 @@ SHARD = 1024
 
 
 def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
-    """Pool all of them by all of these encoders in one pass, since extracting their features costs most."""
+    """Pool all distractors with all of these encoders in one pass, since extracting features takes longest."""
     stems = {bench.key_of(stem): stem for stem in map(stem_of, encoders)}
     fitted: dict[str, Encoder] = {}
     done = 0
@@ -46,7 +47,7 @@ def counted_before(
     scores: Scores,
     score: Callable[[np.ndarray], Scores],
 ) -> Int[np.ndarray, "Q N"]:
-    """How many distractors are ranked before each image, for each query; `finish` and `score` are the row's."""
+    """Number of distractors ranked before each image, for each query; `finish` and `score` are those of the row."""
     total = np.zeros(scores.shape, np.int64)
     stem = stem_of(encoder)
     for number, _ in enumerate(_shards(bench)):
@@ -74,11 +75,11 @@ def _descriptors(paths: list[Path], bench: Workbench) -> list[np.ndarray]:
     return list(found.values())
 
 
+@dataclass(frozen=True)
 class _Describe:
     """The task of the worker processes."""
 
-    def __init__(self, extractor: Extractor) -> None:
-        self._extractor = extractor
+    extractor: Extractor
 
     def __call__(self, path: Path) -> np.ndarray:
-        return self._extractor.extract(path).descriptors
+        return self.extractor.extract(path).descriptors

@@ -8,7 +8,7 @@ A store is a folder of files of about 128 MB each, in the safetensors format:
                 pixels, CRC32 of its rows, rows and columns of its feature maps
 
 Images are identified by their content: one that was renamed is not extracted again, one that was changed is. A file
-is complete or absent, so that a killed run loses only the images that were not yet written. A file without this content
+is complete or absent, so that a killed run loses only the images that were not yet written. A file with other content
 is ignored, and its images are extracted again.
 """
 
@@ -34,7 +34,7 @@ from faemb.runtime.parallel import checked_jobs, spread
 from faemb.runtime.storage import replacing
 
 FILE_BYTES = 128 << 20
-"""Features that are waiting are written to a file when they are as large as this."""
+"""Size at which extracted features are written to a file."""
 _SUFFIX = ".safetensors"
 _TENSOR = "features"
 
@@ -54,17 +54,17 @@ class _Entry:
 
 
 class _Place(NamedTuple):
-    """Where the features of an image are."""
+    """Location of the features of an image."""
 
     file: Path
     read: Callable[[int, int], Rows]
-    """Reads rows of the file, from one to before another."""
+    """Reads the rows from start to before stop."""
     start: int
     entry: _Entry
 
 
 class StoredFeatures(Sequence[np.ndarray]):
-    """Descriptors of images by number, read when asked for."""
+    """Descriptors of images by number, read when needed."""
 
     def __init__(self, places: Sequence[_Place], fingerprint: str) -> None:
         self._places, self._fingerprint = places, fingerprint
@@ -90,7 +90,7 @@ class StoredFeatures(Sequence[np.ndarray]):
 
 
 class FeatureStore:
-    """Features by one extractor, in a folder."""
+    """Features of one extractor, in a folder."""
 
     def __init__(self, folder: Path, extractor: Extractor) -> None:
         self._folder, self._extractor = folder, extractor
@@ -106,7 +106,7 @@ class FeatureStore:
         jobs: int | None = None,
         progress: Progress = silent,
     ) -> StoredFeatures:
-        """Of these images, in their order; those that are not in the store are extracted first."""
+        """Features of these images, in their order; those that are not in the store are extracted first."""
         digests = [sha256(image) for image in images]
         missing = {digest: image for digest, image in zip(digests, images, strict=True) if digest not in self._places}
         if missing:
@@ -114,7 +114,7 @@ class FeatureStore:
         return StoredFeatures([self._places[digest] for digest in digests], self._extractor.fingerprint)
 
     def _extract(self, images: Mapping[str, Path], jobs: int | None, progress: Progress) -> None:
-        """Images that fail are reported when all others are stored."""
+        """Images that fail are reported after all others are stored."""
         waiting: dict[str, LocalFeatures] = {}
         failed: list[str] = []
         size = 0

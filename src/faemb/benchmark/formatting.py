@@ -22,22 +22,22 @@ class Column(NamedTuple):
 
 
 def columns(run: Run) -> list[Column]:
-    """With the paper's number and the gap beside each measure that has one."""
-    settings = [_setting(name, run.rows) for name in telling(run.rows)]
+    """Columns of the table, with the paper's number and the gap beside each measure that has one."""
+    settings = [_setting(name, run.rows) for name in distinguishing(run.rows)]
     measures = [column for name in measure_names(run.rows) for column in _measure(name, run.rows)]
     times = tuple(duration(total) if (total := total_seconds(row)) else NOTHING for row in run.rows)
     return [*settings, *measures, *([Column(TIME, times)] if any(row.seconds for row in run.rows) else [])]
 
 
-def telling(rows: Sequence[Row]) -> list[str]:
-    """Settings that differ between rows; all of them where none differs, as in a table of one row."""
+def distinguishing(rows: Sequence[Row]) -> list[str]:
+    """Settings that differ between rows; all settings if none differs, as in a table of one row."""
     names = _names(row.settings for row in rows)
     return [name for name in names if len({repr(row.settings.get(name)) for row in rows}) > 1] or names
 
 
 def common(rows: Sequence[Row]) -> dict[str, Value]:
     """Settings that are the same in all rows."""
-    different = telling(rows)
+    different = distinguishing(rows)
     return {name: value for row in rows[:1] for name, value in row.settings.items() if name not in different}
 
 
@@ -46,7 +46,7 @@ def measure_names(rows: Sequence[Row]) -> list[str]:
 
 
 def main_measure(run: Run) -> str:
-    """The measure that rows are ranked by: the one that is plotted, or else the first."""
+    """The measure that rows are ranked by: the one that is plotted, otherwise the first."""
     names = measure_names(run.rows)
     plotted = run.plot.get("y", "")
     return plotted if plotted in names else next(iter(names), "")
@@ -65,7 +65,7 @@ def gap(row: Row, measure: str) -> float | None:
 
 
 def number(value: float | None, measure: str, sign: str = "") -> str:
-    """Percentages with one decimal, objectives with four, all else with two; `sign` "+" shows the sign always."""
+    """Percentages with one decimal, objectives with four, others with two; `sign` "+" always shows the sign."""
     if value is None or not math.isfinite(value):
         return NOTHING
     decimals = 1 if measure.startswith(_PERCENT) else 4 if measure.startswith(_FINE) else 2
@@ -74,7 +74,7 @@ def number(value: float | None, measure: str, sign: str = "") -> str:
 
 
 def measured(row: Row, measure: str) -> str:
-    """The number, with its spread where there were several seeds."""
+    """The number, with its standard deviation if there were several seeds."""
     value = number(row.measures.get(measure), measure)
     return f"{value} ± {number(row.spread[measure], measure)}" if measure in row.spread else value
 

@@ -1,4 +1,4 @@
-"""What a report states beside a run's numbers: data, settings, and how the published numbers differ."""
+"""Facts that a report states beside the numbers of a run: data, settings, and how the published numbers differ."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,30 +6,30 @@ from faemb.benchmark.datasets import COMPLETE
 from faemb.benchmark.formatting import common, duration, setting
 from faemb.benchmark.run import Row, Run, Used, Value
 
-CAUTION = "The data are not known to be the paper's: its numbers are comparable only if the data are."
+CAUTION = "These are not known to be the paper's data; its numbers are comparable only on the same data."
 
 
 def caution(run: Run) -> str:
-    """How far published numbers can be compared; empty where there are none, or where nothing differs."""
+    """How far published numbers can be compared; empty if there are none, or if nothing differs."""
     compared = [row for row in run.rows if row.published]
     complete = all(used.note.startswith(COMPLETE) for used in (run.dataset, *run.distractors))
     return " ".join([*([CAUTION] if compared and not complete else []), *_differences(compared)])
 
 
 def _differences(rows: Iterable[Row]) -> list[str]:
-    """One sentence for each setting with which a published number was measured and a row was not."""
+    """One sentence for each setting in which a row differs from the published number beside it."""
     found = [(name, paper, row.settings.get(name)) for row in rows for name, paper in row.published_with.items()]
     return [
-        f"Published numbers were measured with {paper} {name}; rows with {ours} {name} differ in that."
+        f"Published numbers were measured with {paper} {name}; rows with {ours} {name} are not directly comparable."
         for name, paper, ours in dict.fromkeys(found)
         if ours != paper
     ]
 
 
 def facts(run: Run) -> list[tuple[str, str]]:
-    """Each with its name; empty ones are left out."""
+    """Facts by name; empty ones are left out."""
     stated = [
-        ("dataset", f"{run.dataset.name}: {_counts(run)}"),
+        ("dataset", f"{run.dataset.name}: {run.dataset.images:,} images, {run.queries:,} queries"),
         ("note", run.dataset.note),
         ("checksum of images", run.dataset.checksum),
         ("checksum of ground truth", run.labels),
@@ -41,10 +41,6 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("duration", duration(run.seconds)),
     ]
     return [(name, text) for name, text in stated if text]
-
-
-def _counts(run: Run) -> str:
-    return f"{run.dataset.images:,} images, {run.queries:,} queries"
 
 
 def _used(used: Used) -> str:

@@ -1,4 +1,4 @@
-"""The numbers that the paper [DC17] published, to compare measured ones with; published.toml holds them by table.
+"""Numbers published in the paper [DC17], to be compared with measured ones; published.toml holds them by table.
 
 published("sota", method="F-FAemb +RN", dataset="holidays", n=16)         78.6
 """
@@ -23,7 +23,7 @@ class Result:
 
 
 def published(table: str, **conditions: Condition) -> float | None:
-    """The number of a table that meets all conditions; None where there is none, or more than one."""
+    """The number of a table that meets all conditions; None if there is none, or more than one."""
     found = [result.value for result in tables()[table] if conditions.items() <= result.conditions.items()]
     return found[0] if len(found) == 1 else None
 
@@ -35,7 +35,7 @@ def tables() -> Mapping[str, tuple[Result, ...]]:
 
 
 def _results(rows: list[dict], columns: str = "") -> Iterator[Result]:
-    """One for each row, or for each of its `values`, whose keys are what `columns` names."""
+    """One result for each row, or for each of its `values`, whose keys are values of the condition `columns`."""
     for row in rows:
         conditions = {name: value for name, value in row.items() if name not in ("value", "values")}
         if "value" in row:

@@ -1,6 +1,6 @@
 """Results of several runs in ranked lists, one for each set of data: images, ground truth and distractors.
 
-Data are the same if their names and checksums are.
+Data are the same if their names and checksums are equal.
 """
 
 import math
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faemb.benchmark.formatting import is_cost, main_measure, telling
+from faemb.benchmark.formatting import distinguishing, is_cost, main_measure
 from faemb.benchmark.run import Row, Run
 
 
@@ -31,7 +31,7 @@ class Place:
 @dataclass(frozen=True)
 class Board:
     measure: str
-    """By which it is sorted."""
+    """The measure by which it is sorted."""
     sources: tuple[Source, ...]
     places: tuple[Place, ...]
 
@@ -41,8 +41,8 @@ class Board:
         return self.sources[0].run
 
     @property
-    def telling(self) -> list[str]:
-        return telling([place.row for place in self.places])
+    def distinguishing(self) -> list[str]:
+        return distinguishing([place.row for place in self.places])
 
 
 def load_sources(places: Iterable[Path]) -> list[Source]:
@@ -52,7 +52,7 @@ def load_sources(places: Iterable[Path]) -> list[Source]:
 
 
 def boards(sources: Sequence[Source]) -> list[Board]:
-    """In the order of the runs; each run is in one list, by its main measure."""
+    """One list for each set of data and main measure, in the order of the runs."""
     grouped: dict[tuple[object, ...], list[Source]] = {}
     for source in sources:
         grouped.setdefault(_data(source.run), []).append(source)
@@ -71,12 +71,12 @@ def _board(sources: tuple[Source, ...]) -> Board:
 
 
 def _place(row: Row, source: Source) -> Place:
-    """Settings of the row come before those of the run."""
+    """Settings of the row precede and override those of the run."""
     return Place(replace(row, settings={**row.settings, **source.run.settings, **row.settings}), source)
 
 
 def _order(row: Row, measure: str) -> float:
-    """Sorts the best first, and rows without a value last."""
+    """Sort key: the best first, and rows without a value last."""
     value = row.measures.get(measure, math.nan)
     if not math.isfinite(value):
         return math.inf

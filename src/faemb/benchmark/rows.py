@@ -23,27 +23,27 @@ from faemb.encoder import Encoder
 
 PER_DESCRIPTOR = "µs per descriptor"
 _TIMED, _LEARNED = 2000, 50_000
-"""Descriptors that are timed, and descriptors from which Algorithm 1 learns."""
+"""Numbers of descriptors: to time an embedding, and to learn from by Algorithm 1."""
 
 
 @dataclass(frozen=True)
 class Asked(ABC):
     settings: Mapping[str, Value]
-    """What distinguishes the row in its table, to be shown."""
+    """Settings shown in the table that distinguish this row."""
 
     @abstractmethod
     def answer(self, bench: Workbench) -> Row: ...
 
     @abstractmethod
     def key(self, bench: Workbench) -> str:
-        """A name for this row on these data."""
+        """A key for this row on these data."""
 
     def _named(self) -> tuple[str, str]:
         return type(self).__name__, json.dumps(dict(self.settings), sort_keys=True)
 
 
 @dataclass(frozen=True)
-class _OfAnEncoder(Asked):
+class _EncoderRow(Asked):
     encoder: Encoder
     published: Mapping[str, float] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class _OfAnEncoder(Asked):
 
 
 @dataclass(frozen=True)
-class Retrieval(_OfAnEncoder):
+class Retrieval(_EncoderRow):
     """Retrieval by an encoder's vectors or, with `bits`, by binary codes of that length."""
 
     bits: int | None = None
@@ -61,7 +61,7 @@ class Retrieval(_OfAnEncoder):
         start = time.monotonic()
         pooled = bench.pooled(self.encoder)
         middle = time.monotonic()
-        last = finishing(self.encoder, pooled)
+        last = deepcopy(self.encoder).fit_rotation(_nonzero(pooled.learning))
         vectors = Pooled(*map(last.finish, pooled))
         score = _scorer(vectors, self.bits, self.encoder.seed)
         scores, before = score(vectors.images), None
@@ -81,8 +81,8 @@ class Retrieval(_OfAnEncoder):
 
 
 @dataclass(frozen=True)
-class Timing(_OfAnEncoder):
-    """Time to embed one descriptor on one core: added to a sum, and as a vector of its own."""
+class Timing(_EncoderRow):
+    """Time to embed one descriptor on one core: as a vector, and pooled into a sum."""
 
     def answer(self, bench: Workbench) -> Row:
         x = bench.projected_sample(self.encoder, _TIMED)
@@ -100,7 +100,7 @@ class Timing(_OfAnEncoder):
 
 
 @dataclass(frozen=True)
-class Convergence(_OfAnEncoder):
+class Convergence(_EncoderRow):
     """The objective of Algorithm 1 after each of its half-steps."""
 
     def answer(self, bench: Workbench) -> Row:
@@ -117,29 +117,23 @@ class Convergence(_OfAnEncoder):
         )
 
 
-def finishing(encoder: Encoder, pooled: Pooled) -> Encoder:
-    """The last steps of the encoder, its rotation learned from the learning images."""
-    last = deepcopy(encoder)
-    return last.fit_rotation(pooled.learning[_shown(pooled.learning)])
-
-
 def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
     """Similarities of the queries to images: inner products, or agreement of codes learned from the learning images."""
     if bits is None:
         return lambda images: similarities(vectors.queries, images)
-    code = ITQ(bits, seed=seed).fit(vectors.learning[_shown(vectors.learning)])
+    code = ITQ(bits, seed=seed).fit(_nonzero(vectors.learning))
     queries = code.encode(vectors.queries)
 
     def score(images: Float[np.ndarray, "N D"]) -> Scores:
         similar = bits - hamming(queries, code.encode(images)).astype(np.float32)
-        similar[~_shown(vectors.queries)] = 0
-        return np.where(_shown(images), similar, -np.inf)
+        similar[~_has_features(vectors.queries)] = 0
+        return np.where(_has_features(images), similar, -np.inf)
 
     return score
 
 
 def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    """The fastest of several runs, which other work on the machine has slowed least."""
+    """Time of the fastest of several runs, the one least slowed by other work on the machine."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -148,6 +142,10 @@ def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
-def _shown(vectors: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
-    """Which images have local features: vectors of the others are zero."""
+def _nonzero(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "M D"]:
+    return vectors[_has_features(vectors)]
+
+
+def _has_features(vectors: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, " N"]:
+    """Whether each image has local features; vectors of images without any are zero."""
     return np.any(vectors != 0, axis=1)

@@ -6,8 +6,7 @@ its finished rows are in rows.jsonl, one line each, so that an interrupted one c
 The file has a `version`, and later versions of faemb read the earlier ones from 2 on:
 
     2    the fields below without `Row.published_with`
-    3    `published_with` was added; absent, as in version 2, it means that nothing is known of how a published number
-         was measured
+    3    `published_with` was added; if it is absent, as in version 2, settings of published numbers are unknown
 
 A file of a higher version is refused as made by a newer faemb.
 """
@@ -29,23 +28,23 @@ OLDEST = 2
 
 Value = str | int | float | bool
 Json = Any
-"""Whatever a file may hold."""
+"""Any content of a JSON file."""
 
 
 @dataclass(frozen=True)
 class Row:
     settings: Mapping[str, Value]
-    """What distinguishes this row from the others of its table: method, n, D, pooling, bits and so on."""
+    """Settings that distinguish this row in its table: method, n, D, pooling, bits and so on."""
     measures: Mapping[str, float]
-    """By name, such as mAP (in percent), N-S, or µs per descriptor."""
+    """Values by name, such as mAP (in percent), N-S, or µs per descriptor."""
     published: Mapping[str, float] = field(default_factory=dict)
-    """The paper's number for the same settings, by measure: comparable only if the data are."""
+    """The paper's number for the same settings, by measure; comparable only on the same data."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By stage: fit, encode and so on."""
+    """Time of each stage: fit, encode and so on."""
     encoder: str = ""
-    """Its settings that are not the defaults, as Python code; of the first seed where there are several."""
+    """Settings that are not the defaults, as Python code; those of the first seed if there are several."""
     series: tuple[float, ...] = ()
-    """A curve of its own, such as the objective by iteration."""
+    """Values of a curve, such as the objective by iteration."""
     spread: Mapping[str, float] = field(default_factory=dict)
     """Standard deviation of each measure over several seeds; the measures are then means."""
     published_with: Mapping[str, Value] = field(default_factory=dict)
@@ -73,27 +72,25 @@ class Run:
     learning: tuple[Used, ...]
     distractors: tuple[Used, ...]
     settings: Mapping[str, Value]
-    """Common to all rows: features, seeds, device."""
+    """Settings common to all rows: features, seeds, device."""
     versions: Mapping[str, str]
     started: str
-    """In UTC, in the form of ISO 8601."""
+    """Time in UTC, in the format of ISO 8601."""
     seconds: float
     rows: tuple[Row, ...]
     plot: Mapping[str, str] = field(default_factory=dict)
     """How to plot it: the settings for `x` and `lines`, the measure for `y`; empty for a table that is not a curve."""
 
     def save(self, folder: Path) -> Path:
-        self.write(folder / FILE)
-        return folder / FILE
+        path = folder / FILE
+        text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
+        with replacing(path) as temporary:  # file names that are not valid text are written as escapes
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+        return path
 
     def as_dict(self) -> dict[str, Any]:
         """The content of run.json."""
         return {"version": VERSION, **asdict(self)}
-
-    def write(self, path: Path) -> None:
-        text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
-        with replacing(path) as temporary:  # file names that are not valid text are escaped, and read back from that
-            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
     def load(cls, folder: Path) -> "Run":
@@ -110,7 +107,7 @@ class Run:
 
 
 def averaged(rows: Sequence[Row]) -> Row:
-    """One row for several that differ only in their seeds: the means, with the spread."""
+    """One row for several that differ only in their seeds: means with standard deviations."""
     first = rows[0]
     if len(rows) == 1:
         return first

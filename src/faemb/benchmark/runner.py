@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import metadata
@@ -31,9 +32,9 @@ def run_table(
     out: Path,
     settings: Mapping[str, Value],
 ) -> Run:
-    """All rows, each with one seed or several.
+    """Compute all rows, each with one or several seeds.
 
-    Rows that an earlier run in this folder finished, on the same data, are taken from there.
+    Rows that an earlier run in this folder computed on the same data are read from there.
     """
     started, begun = datetime.now(UTC), time.monotonic()
     bench.progress("rows", 0, len(asked))
@@ -109,12 +110,8 @@ def _distractors(bench: Workbench) -> tuple[Used, ...]:
 
 
 def _versions() -> dict[str, str]:
-    return {"faemb": faemb.__version__, "python": platform.python_version(), **dict(_installed(_PACKAGES))}
-
-
-def _installed(names: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for name in names:
-        try:
-            yield name, metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
+    versions = {"faemb": faemb.__version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions

@@ -1,4 +1,4 @@
-"""From image vectors to a benchmark's measures, with or without distractors, which need not be in memory at once."""
+"""Computes a benchmark's measures from image vectors; distractors need not be in memory at once."""
 
 from collections.abc import Iterator
 
@@ -30,7 +30,7 @@ def measured(dataset: Dataset, scores: Scores, before: Int[np.ndarray, "Q N"] | 
 
 
 def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> Iterator[Ranking]:
-    """One for each query; empty for a query without local features."""
+    """One ranking for each query; empty for a query without local features."""
     for query, row in enumerate(scores):
         if np.isneginf(row).all() or not np.any(row[np.isfinite(row)] != 0):
             yield []
@@ -40,7 +40,7 @@ def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> It
 
 
 def distractors_before(scores: Scores, distractors: Float[np.ndarray, "Q M"]) -> Int[np.ndarray, "Q N"]:
-    """How many distractors are more similar to each query than each image; with equal similarity the image is first.
+    """Number of distractors more similar to each query than each image; at equal similarity the image is first.
 
     Counts of several portions of distractors are added.
     """

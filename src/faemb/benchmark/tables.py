@@ -1,14 +1,14 @@
-"""The tables and figures of the paper, each as the rows that it asks for.
+"""The tables and figures of the paper, each as the rows to be computed.
 
-Rows whose settings are in the paper carry its number. Pooling is the encoder's default unless a table varies it; a
-report states where the paper's was another.
+Rows with settings from the paper hold its number. Pooling is the encoder's default unless a table varies it; reports
+state where the paper used another pooling.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from faemb.benchmark.baselines import POOLINGS, Baseline
+from faemb.benchmark.baselines import MAP_POOLINGS, Baseline
 from faemb.benchmark.published import POOLING, Condition, published
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
 from faemb.benchmark.run import Value
@@ -25,20 +25,20 @@ BITS = (128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user chooses for a whole table."""
+    """A user's choices for a whole table."""
 
     dataset: str
-    """Its name in the paper; empty where the paper has no such dataset."""
+    """Name of the dataset in the paper; empty if the paper has no such dataset."""
     variant: str | None = None
     pooling: str | None = None
-    """Of all rows; None for the default."""
+    """Pooling of all rows; None for the default of each."""
     seed: int = 0
     large: bool = False
     """Add rows of about 16,000 dimensions, which take hours without a GPU."""
     maps: bool = False
     """The features are all cells of a network's maps: add SPoC and R-MAC, which pool such maps."""
     adapt: Callable[[Encoder], Encoder] = lambda encoder: encoder
-    """Applied to every encoder of the table; tests make them small."""
+    """Applied to every encoder of the table; tests reduce their size by it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TableOf:
 
 
 def embeddings(choice: Choice) -> Iterator[Asked]:
-    """Published numbers stand beside Sinkhorn pooling only, which is the paper's."""
+    """Only rows with Sinkhorn pooling, the paper's, have published numbers."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
         for pooling in ("sum", POOLING, "democratic") if choice.pooling is None else (choice.pooling,):
@@ -85,7 +85,7 @@ def sota(choice: Choice) -> Iterator[Asked]:
 
 
 def short(choice: Choice) -> Iterator[Asked]:
-    """The paper's rows, then our own without a power law, after which the leading components keep less."""
+    """The paper's rows; then ours without the power law, as it leaves less energy in the leading components."""
     for name, method in (("temb-64", "Temb +RN"), ("f-faemb-8", "F-FAemb +RN")):
         for length in LENGTHS:
             encoder = _preset(name, choice, rotation=True, keep=length)
@@ -148,7 +148,7 @@ def timing(choice: Choice) -> Iterator[Asked]:
 
 
 def convergence(choice: Choice) -> Iterator[Asked]:
-    """With the paper's mu, and with that of the released code for learned anchors."""
+    """Rows with the paper's mu, and with that of the released code for learned anchors."""
     for family in ("faemb", "f-faemb"):
         for mu in (1e-2, 1e-3):
             encoder = _preset(f"{family}-8", replace(choice, variant="paper"))
@@ -157,17 +157,17 @@ def convergence(choice: Choice) -> Iterator[Asked]:
 
 
 def cnn(choice: Choice) -> Iterator[Asked]:
-    """Features of a network. The paper's are of patches, always with rotation normalisation."""
-    for method in POOLINGS if choice.maps else ():
+    """Features of a network. The paper's rows use features of patches, always with rotation normalisation."""
+    for method in MAP_POOLINGS if choice.maps else ():
         for length in (256, 512):
             numbers = _published("cnn", choice, method=method, D=length)
             yield Baseline({"method": method}, method, length, numbers)
-    for width in (32, 45):
+    for d in (32, 45):
         for rotation in (False, True):
-            encoder = preset("f-faemb-8", choice.variant, rotation=rotation).set_params(projection__dimension=width)
-            encoder.discard_after = width * (width + 1) if encoder.discard_after else 0
-            numbers = _published("cnn", choice, method="F-FAemb", D=7245) if width == 45 and rotation else {}
-            settings: dict[str, Value] = {"method": _with_rn("F-FAemb", rotation), "d": width}
+            encoder = preset("f-faemb-8", choice.variant, rotation=rotation).set_params(projection__dimension=d)
+            encoder.discard_after = d * (d + 1) if encoder.discard_after else 0
+            numbers = _published("cnn", choice, method="F-FAemb", D=7245) if d == 45 and rotation else {}
+            settings: dict[str, Value] = {"method": _with_rn("F-FAemb", rotation), "d": d}
             yield Retrieval(settings, _seeded(encoder, choice), numbers)
     for length in (4096, 2048, 512, 256):
         encoder = _preset("f-faemb-8", choice, rotation=True, keep=length)
@@ -177,7 +177,7 @@ def cnn(choice: Choice) -> Iterator[Asked]:
 
 LARGE, CNN = "large", "cnn"
 SCALES = (1.0, 0.6)
-"""At which images are given to the network for the table of CNN features."""
+"""Image scales for the table of CNN features."""
 
 TABLES = {
     "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
@@ -200,7 +200,7 @@ def table_named(name: str) -> TableOf:
 
 
 def one(name: str, choice: Choice, rotation: bool) -> Iterator[Asked]:
-    """A single preset, with the paper's number where it is one of the paper's rows."""
+    """A single preset, with the paper's number if it is one of the paper's rows."""
     family, _, n = name.rpartition("-")
     numbers = {}
     if name in PUBLISHED:

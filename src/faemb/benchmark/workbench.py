@@ -2,7 +2,7 @@
 
     features of all images                  once per extractor and image
     projection, anchors, statistics         once per their settings and learning images
-    whitening                               computed from the statistics, in a second
+    whitening                               computed from the statistics within a second
     pooled vectors                          once per pooling of these
     power law, rotation, first components   computed for each row: their cost is small
 
@@ -37,9 +37,9 @@ from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
 
 FORMAT = 1
-"""Raised when cached results are computed or stored in another way."""
+"""Increased when cached results are computed or stored in another way."""
 LEARNING_DESCRIPTORS = 1_000_000
-"""At most, the same number from each image."""
+"""Largest number of descriptors to learn from; each image provides the same number."""
 
 
 class Pooled(NamedTuple):
@@ -76,11 +76,8 @@ class Workbench:
 
     @cached_property
     def learned_from(self) -> tuple[Used, ...]:
-        used = []
-        for folder, images in self.learning:
-            total = summed(images, self._content)
-            used.append(Used(folder.resolve().name, total.files, total.checksum))
-        return tuple(used)
+        sums = ((folder.resolve().name, summed(images, self._content)) for folder, images in self.learning)
+        return tuple(Used(name, total.files, total.checksum) for name, total in sums)
 
     # Features.
 
@@ -90,7 +87,7 @@ class Workbench:
 
     @cached_property
     def query_features(self) -> list[LocalFeatures]:
-        """Of each query, within its box."""
+        """Features of each query, within its box."""
         queries = self.dataset.queries
         stored = self._features([query.image for query in queries]).all()
         found = zip(queries, stored, strict=True)
@@ -116,7 +113,7 @@ class Workbench:
     # Encoders.
 
     def fitted(self, stem: Encoder) -> Encoder:
-        """With projection, anchors and whitening fitted; whitenings of one embedding share its statistics."""
+        """Projection, anchors and whitening are fitted; whitenings of one embedding share its statistics."""
         encoder, spectrum = self._learned(stem)
         encoder.set_params(pooling=stem.pooling, whitening=stem.whitening)
         if spectrum is not None:
@@ -141,8 +138,8 @@ class Workbench:
     def pooled(self, encoder: Encoder) -> Pooled:
         """Vectors of learning images, images and queries, computed by the costly part of this encoder.
 
-        Sinkhorn pooling takes about ten times as long as democratic pooling. From learning images only the last steps
-        are learned, and they are pooled democratically instead.
+        Sinkhorn pooling takes about ten times as long as democratic pooling. Only the last steps are learned from
+        learning images, so these are pooled democratically, which is faster.
         """
         stem = stem_of(encoder)
         fit = functools.cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
@@ -151,8 +148,8 @@ class Workbench:
             path = self.cache / "pooled" / self.key_of(_pooling_by(pooling, stem)) / f"{stage}-{part}.npy"
             return kept(path, lambda: self._vectors(fit(pooling), sets, stage))
 
-        taught = "democratic" if stem.pooling == "sinkhorn" else stem.pooling
-        learning = [vectors("learning images", sets, taught, part) for part, sets in enumerate(self.learning_sets)]
+        faster = "democratic" if stem.pooling == "sinkhorn" else stem.pooling
+        learning = [vectors("learning images", sets, faster, part) for part, sets in enumerate(self.learning_sets)]
         images = vectors("images", self.images)
         numbers = [query.number for query in self.dataset.queries if query.box is None and query.number is not None]
         whole = len(numbers) == len(self.dataset.queries)
@@ -190,7 +187,7 @@ class Workbench:
         return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, order, *more)
 
     def _learned_key(self, encoder: Encoder | None, *more: str) -> str:
-        """The same for results that depend on the learning images only."""
+        """A key for results that depend on the learning images only."""
         learned = [used.checksum for used in self.learned_from]
         settings = "" if encoder is None else persistence.fingerprint(encoder)
         made = [faemb.__version__, str(FORMAT), self.device]
@@ -219,7 +216,7 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def save_spectrum(spectrum: Spectrum, path: Path) -> None:
-    """With eigenvectors in float32, which is the precision of a whitening."""
+    """Eigenvectors are saved in float32, the precision of a whitening."""
     mean, values, vectors = map(to_numpy, (spectrum.mean, spectrum.values, spectrum.vectors))
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, count=np.array(spectrum.count), mean=mean, values=values, vectors=vectors.astype(np.float32))
@@ -231,7 +228,7 @@ def load_spectrum(path: Path) -> Spectrum:
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Loaded from the file if it exists; otherwise made and saved there."""
+    """The array in the file if it exists; otherwise it is computed and saved there."""
     if path.exists():
         return np.load(path, allow_pickle=False)
     made = make()

@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from faemb.benchmark.run import Run
     from faemb.features import Extractor
 
-TABLES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
+TABLE_NAMES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
 CACHE = Path("runs/cache")
 SHOWN = 5
-"""Missing names that are printed; --json prints all of them."""
+"""Number of missing names that are printed; --json prints all of them."""
 
 
 def benchmark(
     dataset: Annotated[Path, argument("DATASET", "Folder of a benchmark (see: faemb datasets).")],
     learn: Annotated[list[Path], value("FOLDER", "Folder of other images to learn from; may be repeated.")],
     *,
-    table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLES}.")] = None,
+    table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLE_NAMES}.")] = None,
     preset: Annotated[str | None, value("NAME", "One preset instead of a table, such as f-faemb-16.")] = None,
     variant: Variant = None,
     pooling: Annotated[
         str | None,
         value(
             "NAME",
-            "Pooling of all rows: democratic, sinkhorn (the paper's), sum or gmp; that of each row if not given.",
+            "Pooling of all rows: democratic, sinkhorn (the paper's), sum or gmp; their defaults if not given.",
         ),
     ] = None,
     rotation: Annotated[bool, flag("With --preset: add rotation normalisation (+RN).", "--rotation")] = False,
@@ -107,7 +107,7 @@ def _extractor(table: str | None, options: ExtractorOptions) -> "Extractor":
 
 
 def datasets(
-    folder: Annotated[Path | None, argument("FOLDER", "Folder of a benchmark that is to be checked.")] = None,
+    folder: Annotated[Path | None, argument("FOLDER", "Folder of a benchmark to check.")] = None,
     kind: Annotated[
         str | None, value("NAME", "Kind of benchmark in FOLDER; recognised by its files if not given.")
     ] = None,
@@ -127,7 +127,7 @@ def datasets(
 
 
 def leaderboard(
-    runs: Annotated[list[Path], argument("RUN...", "Folders with a run.json.")],
+    runs: Annotated[list[Path], argument("RUN", "Folders with a run.json.")],
     out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
     title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
     quiet: Quiet = False,
@@ -172,7 +172,7 @@ def _kinds_table(kinds: Iterable["Kind"]) -> "Table":
 
 
 def _size(kind: "Kind") -> list[str]:
-    """Empty for a kind without a published size."""
+    """Published numbers of images and queries; empty if there are none."""
     images = " or ".join(f"{count:,}" for count in kind.images)
     return [f"{images} images", f"{kind.queries:,} queries"] if images else []
 

@@ -1,4 +1,4 @@
-"""Commands on a collection that exists: search, duplicates, remove, info, check, export."""
+"""Commands on an existing collection: search, duplicates, remove, info, check, export."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faemb.cli.console import Live, counted, result, warning
+from faemb.cli.console import Live, result, warning
 from faemb.cli.options import (
     AsJson,
     Box,
@@ -23,6 +23,7 @@ from faemb.cli.options import (
     opened,
     value,
 )
+from faemb.pages import counted
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Group, Info
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 def search(
     collection: InCollection,
-    queries: Annotated[list[Path], argument("QUERY...", "Query images.")],
+    queries: Annotated[list[Path], argument("QUERY", "Query images.")],
     *,
     box: Box = None,
     top: Annotated[int, value("K", "Number of results per query.")] = 10,
@@ -74,7 +75,6 @@ def duplicates(
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
-
     with opened(collection) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
     if html is not None:
@@ -88,7 +88,7 @@ def duplicates(
 
 def remove(
     collection: InCollection,
-    images: Annotated[list[Path], argument("IMAGE...", "Images, or folders of images.")],
+    images: Annotated[list[Path], argument("IMAGE", "Images, or folders of images.")],
     *,
     output: Output,
 ) -> None:
@@ -96,7 +96,6 @@ def remove(
 
     Example: faemb remove photos.faemb photos/blurred.jpg
     """
-
     with opened(collection) as photos:
         count = photos.remove(images)
     output.show({"removed": count}, [f"{counted(count)} removed from {collection}"])
@@ -107,7 +106,6 @@ def info(collection: InCollection, json: AsJson = False) -> None:
 
     Example: faemb info photos.faemb
     """
-
     with opened(collection) as photos:
         known = photos.info()
     Output(json).show(asdict(known), _info_lines(collection, known))
@@ -127,7 +125,6 @@ def check(
 
     Example: faemb check photos.faemb
     """
-
     with opened(collection, device=device) as photos, Live(output.quiet) as progress:
         faults = photos.check(repair=repair, jobs=jobs, progress=progress)
         remaining = photos.check() if repair and faults else faults
@@ -149,7 +146,6 @@ def export(
 
     Example: faemb export photos.faemb --format faiss --out photos.faiss
     """
-
     with opened(collection) as photos:
         count = photos.export(out, form)
     if not quiet:
@@ -183,7 +179,7 @@ def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
 
 
 def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
-    yield f"{collection}: {counted(known.images)}, {known.searchable} searchable, {known.bytes / 1e6:.1f} MB"
+    yield f"{collection}: {counted(known.images)}, {known.searchable:,} searchable, {known.bytes / 1e6:.1f} MB"
     if known.without_features:
         yield f"  {known.without_features} without local features: ranked last"
     if known.waiting:

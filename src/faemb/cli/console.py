@@ -1,7 +1,6 @@
 """All printing of the command line: results to standard output, progress and warnings to standard error."""
 
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,17 +38,13 @@ def _write(text: str, *, to_stderr: bool = False) -> None:
 
 
 def table_text(table: "Table") -> str:
-    """A table as wide as the terminal, or WIDE columns where there is none."""
+    """A table as wide as the terminal, or WIDE columns without one."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
     with console.capture() as captured:
         console.print(table)
     return captured.get().rstrip("\n")
-
-
-def counted(count: int, noun: str = "image") -> str:
-    return f"{count} {noun if count == 1 else f'{noun}s'}"
 
 
 class Live:
@@ -78,9 +73,7 @@ class Live:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:

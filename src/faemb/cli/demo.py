@@ -3,17 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from faemb.cli.console import Live, result
-from faemb.cli.options import Jobs, Quiet
+from faemb.cli.options import Jobs, Quiet, flag, value
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for images, collection and page.", metavar="DIR")] = Path(
-        "faemb-demo"
-    ),
-    show: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    out: Annotated[Path, value("FOLDER", "Folder for images, collection and page.")] = Path("faemb-demo"),
+    show: Annotated[bool, flag("Show the page in the browser.", "--open")] = False,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faemb.cli.console import Live, counted, result, warning
+from faemb.cli.console import Live, result, warning
 from faemb.cli.options import Box, ExtractorOptions, Images, Jobs, Output, Quiet, argument, value
+from faemb.pages import counted
 
 if TYPE_CHECKING:
     from faemb.features import Summary

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from faemb.cli.console import Live, counted, warning
+from faemb.cli.console import Live, warning
 from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, opened, value
+from faemb.pages import counted
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
@@ -38,7 +39,10 @@ def index(
     Example: faemb index photos --out photos.faemb
     """
     from faemb.collection import Collection, Model, images_in
+    from faemb.errors import InputError
 
+    if model is not None and options.given:
+        raise InputError(f"{', '.join(options.given)} cannot be combined with --model; leave out one or the other")
     sources = images_in(images)
     chosen = Model.load(model, device=device) if model is not None else options.model(device)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
@@ -52,7 +56,6 @@ def add(collection: InCollection, images: Images, *, device: Device = "cpu", job
 
     Example: faemb add photos.faemb more-photos
     """
-
     with opened(collection, device=device) as photos:
         _change(photos, partial(photos.add, images, jobs=jobs), output)
 
@@ -62,7 +65,6 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
     Example: faemb update photos.faemb
     """
-
     with opened(collection, device=device) as photos:
         _change(photos, partial(photos.update, jobs=jobs), output)
 
@@ -128,7 +130,7 @@ def _change(collection: "Collection", change: Callable[..., "Report"], output: O
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
               (len(report.failed), "could not be read"))  # fmt: skip
-    parts = [f"{counted(report.added)} added", *(f"{count} {what}" for count, what in counts if count)]
+    parts = [f"{counted(report.added)} added", *(f"{count:,} {what}" for count, what in counts if count)]
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
     yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"

@@ -1,4 +1,4 @@
-"""The commands and their exit codes: 0 for success, 1 for an error, told in one line, 130 for an interruption."""
+"""The commands. Exit codes: 0 for success, 1 for an error, reported in one line on standard error, 130 if stopped."""
 
 import sys
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _about(
 
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run the command that is named by the arguments."""
     from faemb.errors import FaembError
 
     try:
@@ -58,7 +58,7 @@ def main() -> None:
     except KeyboardInterrupt:
         warning("stopped")
         sys.exit(STOPPED)
-    except BrokenPipeError:  # the reader of the output has closed it, as in `faemb ... | head`
+    except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)
     except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output

@@ -1,6 +1,7 @@
 """Options that several commands share: single ones as annotated types, sets of them as dataclasses.
 
-A parameter of a command whose type is one of the dataclasses stands for one option per field; `expanded` tells typer.
+A command has one option for each field of a dataclass among its parameters; `expanded` builds the signature that typer
+reads.
 Choices and defaults are repeated in the help because importing them takes too long; tests compare them with the code.
 """
 
@@ -36,7 +37,7 @@ def flag(text: str, *names: str) -> OptionInfo:
     return typer.Option(*names, help=text)
 
 
-Images = Annotated[list[Path], argument("IMAGES...", "Image files, and folders, which are searched recursively.")]
+Images = Annotated[list[Path], argument("IMAGES", "Image files, and folders, which are searched recursively.")]
 InCollection = Annotated[Path, argument("COLLECTION", "Folder of the collection.")]
 Jobs = Annotated[int | None, value("N", "Number of worker processes; one per core if not given.")]
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
@@ -55,7 +56,7 @@ class Output:
     quiet: Quiet = False
 
     def show(self, value: object, lines: Iterable[str]) -> None:
-        """Print the value as JSON, or else the lines, which are not evaluated unless they are printed."""
+        """Print the value as JSON, otherwise the lines, which are evaluated only if they are printed."""
         if self.json:
             print_json(value)
         elif not self.quiet:
@@ -102,15 +103,16 @@ class ExtractorOptions:
 
 @dataclass(frozen=True)
 class ModelOptions(ExtractorOptions):
-    """A model that is to be learned: its extractor, whose features are limited by default, and its encoder."""
+    """Settings of a model to be learned: its extractor, which limits the features by default, and its encoder."""
 
     max_features: Annotated[
         int | None,
         value("N", "Keep the N strongest features of each image; 2,000 of hessian-affine if not given, 0 for all."),
     ] = None
     preset: Annotated[
-        str, value("NAME", "Settings of the encoder: small, medium, best, or a published method such as f-faemb-16.")
-    ] = "small"
+        str | None,
+        value("NAME", "Encoder: small (if not given), medium, best, or a published method such as f-faemb-16."),
+    ] = None
     variant: Variant = None
 
     def extractor(self) -> "Extractor":
@@ -122,7 +124,13 @@ class ModelOptions(ExtractorOptions):
     def model(self, device: str) -> "Model":
         from faemb.collection import new_model
 
-        return new_model(self.extractor(), self.preset, self.variant).to(device)
+        return new_model(self.extractor(), self.preset or "small", self.variant).to(device)
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the options that were given."""
+        given = (field.name for field in fields(self) if getattr(self, field.name) != field.default)
+        return [f"--{name.replace('_', '-')}" for name in given]
 
 
 def opened(folder: Path, device: str = "cpu") -> "Collection":

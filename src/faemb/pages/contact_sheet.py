@@ -23,7 +23,7 @@ LARGEST_THUMBNAIL = 240
 QUALITY = 80
 
 _NOT_FILES = ("", "the array")
-"""Names that an answer gives to a query that was an array or features."""
+"""Names of queries that were given as an array or as features."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Picture:
     id: str = ""
     width: int = 0
     height: int = 0
-    """Of the image in its file, not of the thumbnail."""
+    """Width and height of the image in its file, not of the thumbnail."""
     data: str = ""
-    """The thumbnail as a data URI; empty where the page holds it already under the same id."""
+    """The thumbnail as a data URI; empty if the page already holds it under the same id."""
     box: Box | None = None
     """The searched region, in pixels of the image."""
     fault: str = ""
@@ -54,7 +54,7 @@ class Picture:
 @dataclass(frozen=True)
 class ShownAnswer:
     picture: Picture | None
-    """Of the query; None where it is not a file."""
+    """The query; None if it is not a file."""
     features: int
     hits: list[tuple[Picture, float | None]]
 
@@ -66,14 +66,14 @@ class ShownGroup:
 
 
 def answers_page(answers: Sequence[Answer], *, title: str, box: Sequence[float] | None = None, note: str = "") -> str:
-    """Queries with their hits; `box` is the region x1, y1, x2, y2 of each query that was searched for."""
+    """A page of queries with their hits; `box` is the region x1, y1, x2, y2 of each query that was searched for."""
     pictures = _Pictures()
     rows = (_answer(answer, box, pictures) for answer in answers)
     return render("answers.html", title=title, note=note, count=len(answers), answers=rows, boxed=box is not None)
 
 
 def groups_page(groups: Sequence[Group], *, title: str, note: str = "") -> str:
-    """Groups of images that show the same."""
+    """A page of groups of images that show the same object or scene."""
     pictures = _Pictures()
     rows = (ShownGroup([pictures.of(path) for path in group.paths], group.score) for group in groups)
     return render("groups.html", title=title, note=note, count=len(groups), groups=rows)

@@ -5,6 +5,7 @@ import os
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from faemb.errors import InputError
+from faemb.pages import counted
 from faemb.runtime.storage import replacing
 
 
@@ -21,12 +22,8 @@ def save_page(path: str | os.PathLike[str], page: str) -> None:
         temporary.write_text(page, encoding="utf-8")
 
 
-def counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
-
-
 def _valid_text(value: object) -> object:
-    """Question marks for control characters and for bytes of file names that are not Unicode: HTML has neither."""
+    """The text with question marks for control characters and bytes that are not Unicode, which HTML cannot hold."""
     if hasattr(value, "__html__"):  # made by a macro
         return value
     known = str(value).encode("utf-8", "replace").decode("utf-8")

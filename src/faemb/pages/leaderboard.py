@@ -35,7 +35,7 @@ class Cell:
     column: str
     text: str
     kind: str = ""
-    """Its CSS class."""
+    """CSS class of the cell."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class ShownRow:
     settings: str
     value: str
     part: float
-    """Of the largest value in the list, for the bar."""
+    """Fraction of the largest value in the list, for the bar."""
     cells: list[Cell]
     run: int
 
@@ -67,7 +67,7 @@ class ShownBoard:
     images: int
     queries: int
     checksums: tuple[str, str]
-    """Of images and ground truth."""
+    """Checksums of images and ground truth."""
     cautions: list[str]
     rows: list[ShownRow]
     runs: list[ShownRun]
@@ -99,7 +99,7 @@ def _board(board: Board) -> ShownBoard:
 def _row(place: Place, board: Board) -> ShownRow:
     """The method, the settings that distinguish it from others in the list, and its numbers."""
     settings = place.row.settings
-    names = [name for name in board.telling if name != _METHOD and name in settings]
+    names = [name for name in board.distinguishing if name != _METHOD and name in settings]
     return ShownRow(
         method=setting(settings.get(_METHOD, board.run.title)),
         settings=", ".join(f"{name} {setting(settings[name])}" for name in names),
@@ -135,7 +135,7 @@ def _direction(difference: float | None, measure: str) -> str:
 
 
 def _run(source: Source) -> ShownRun:
-    """Files that are called .png and are not PNG are left out."""
+    """The run with its plots; files named .png with other content are left out."""
     run, files = source.run, [path.read_bytes() for path in sorted(source.folder.glob("*.png"))]
     plots = [base64.b64encode(content).decode("ascii") for content in files if content.startswith(_PNG)]
     return ShownRun(source.number, run.title, run.started, facts(run), plots)

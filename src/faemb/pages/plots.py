@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from faemb.benchmark.formatting import main_measure, setting, telling
+from faemb.benchmark.formatting import distinguishing, main_measure, setting
 from faemb.benchmark.provenance import caution
 from faemb.benchmark.run import Run
 from faemb.errors import MissingExtraError
@@ -62,7 +62,7 @@ def curves_plot(run: Run) -> Figure:
     figure, axes = _figure(run, run.plot.get("steps", "step"), run.plot.get("series", "value"))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     for row in rows:
-        settings = [f"{name} {setting(row.settings[name])}" for name in telling(rows) if name in row.settings]
+        settings = [f"{name} {setting(row.settings[name])}" for name in distinguishing(rows) if name in row.settings]
         _draw(axes, enumerate(row.series, 1), label=", ".join(settings))
     figure.legend(loc="outside lower left", frameon=False)
     return figure

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -48,24 +49,17 @@ def markdown(run: Run, plots: Sequence[str] = ()) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def write_report(run: Run, folder: Path, plots: Iterable[Path] = ()) -> list[Path]:
-    """Write run.json and report.md into `folder`, which is made if it is missing; `plots` are in it already."""
-    folder.mkdir(parents=True, exist_ok=True)
-    text = markdown(run, [plot.name for plot in plots])
-    with replacing(folder / FILE) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return [run.save(folder), folder / FILE]
-
-
 def write_run(run: Run, folder: Path) -> list[Path]:
     """Write run.json, report.md and, if matplotlib is installed, the plots; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    try:
+    plots = []
+    with suppress(MissingExtraError):
         from faemb.pages.plots import save_plots
-    except MissingExtraError:
-        return write_report(run, folder)
-    plots = save_plots(run, folder)
-    return [*write_report(run, folder, plots), *plots]
+
+        plots = save_plots(run, folder)
+    with replacing(folder / FILE) as temporary:
+        temporary.write_text(markdown(run, [plot.name for plot in plots]), encoding="utf-8")
+    return [run.save(folder), folder / FILE, *plots]
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str]) -> str:

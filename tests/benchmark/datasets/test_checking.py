@@ -58,14 +58,14 @@ def test_holidays_know_what_is_missing(tmp_path: Path) -> None:
     assert len(result.missing) == 499
 
 
-def test_progress_is_told_for_each_image(tmp_path: Path) -> None:
+def test_progress_is_reported_for_each_image(tmp_path: Path) -> None:
     dataset = open_dataset(folder(tmp_path / "own", "a.jpg", "b.jpg"))
-    told = []
+    steps = []
     checked(
         dataset.with_distractors(write_images(tmp_path / "more", "c.jpg")),
-        lambda what, done, total: told.append((what, done, total)),
+        lambda what, done, total: steps.append((what, done, total)),
     )
-    assert told == [("checksum", 1, 3), ("checksum", 2, 3), ("checksum", 3, 3)]
+    assert steps == [("checksum", 1, 3), ("checksum", 2, 3), ("checksum", 3, 3)]
 
 
 def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which benchmark a folder is, and what is said when it is none, or several."""
+"""Which benchmark a folder is, and the errors if it is none, or several."""
 
 from pathlib import Path
 

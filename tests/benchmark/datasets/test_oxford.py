@@ -58,7 +58,7 @@ def test_broken_images_of_paris_are_left_out_of_images_and_labels(paris: Path) -
     """One of the two that are labelled is there, the other is not."""
     dataset = open_dataset(paris)
     assert asked(dataset) == {"paris_defense_000605": (["paris_defense_000605"], [])}
-    assert "without the 20 images that its authors list as broken, 1 of which are there" in dataset.note
+    assert "without the 20 images that its authors list as broken (1 present)" in dataset.note
 
 
 def test_twenty_are_broken() -> None:
@@ -96,13 +96,13 @@ def test_a_query_that_cannot_be_read_is_explained(oxford: Path, line: str, fault
 
 def test_a_missing_list_is_named(oxford: Path) -> None:
     (oxford / "gt" / "all_souls_1_junk.txt").unlink()
-    with pytest.raises(InputError, match=r"all_souls_1_query\.txt stands without all_souls_1_junk\.txt"):
+    with pytest.raises(InputError, match=r"all_souls_1_query\.txt has no all_souls_1_junk\.txt beside it"):
         open_dataset(oxford)
 
 
 def test_a_list_that_is_no_text_is_explained(oxford: Path) -> None:
     (oxford / "gt" / "all_souls_1_junk.txt").write_bytes(b"\xff\xfe\x00a")
-    with pytest.raises(InputError, match=r"all_souls_1_junk\.txt is not a text in UTF-8"):
+    with pytest.raises(InputError, match=r"all_souls_1_junk\.txt is not text in UTF-8"):
         open_dataset(oxford)
 
 

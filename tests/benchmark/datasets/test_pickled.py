@@ -1,4 +1,4 @@
-"""Plain data is read from pickles; whatever else they ask for is refused and not run."""
+"""Plain data is read from pickles; anything else is refused and not run."""
 
 import copyreg
 import fnmatch
@@ -82,7 +82,7 @@ class Hostile:
 def test_a_hostile_pickle_does_nothing(file: Path, protocol: int) -> None:
     victim = file.with_name("victim")
     data = pickle.dumps({"gnd": Hostile(os.mkdir, str(victim))}, protocol)
-    with pytest.raises(InputError, match=r"gnd\.pkl is refused, since it asks for the function \w+\.mkdir; get it"):
+    with pytest.raises(InputError, match=r"gnd\.pkl is refused, since it requests the function \w+\.mkdir; get it"):
         unpickled(written(file, data))
     assert not victim.exists()
 
@@ -148,7 +148,7 @@ def test_any_damage_ends_well(file: Path, place: int, value: int, cut: int) -> N
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_operations_that_data_does_not_use_are_refused(file: Path, data: bytes, asked: str) -> None:
-    with pytest.raises(InputError, match=f"is refused, since it asks for {asked}"):
+    with pytest.raises(InputError, match=f"is refused, since it requests {asked}"):
         unpickled(written(file, data))
 
 
@@ -158,7 +158,7 @@ def test_an_extension_that_is_already_loaded_is_not_reached(file: Path) -> None:
     try:
         data = pickle.dumps(fnmatch.filter, 4)
         assert pickle.loads(data) is fnmatch.filter  # noqa: S301 # from now on it is in Python's cache
-        with pytest.raises(InputError, match="is refused, since it asks for the operation EXT1"):
+        with pytest.raises(InputError, match="is refused, since it requests the operation EXT1"):
             unpickled(written(file, data))
     finally:
         copyreg.remove_extension("fnmatch", "filter", 240)

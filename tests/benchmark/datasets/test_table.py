@@ -40,7 +40,7 @@ def test_an_empty_box_is_none(folder: Path) -> None:
     assert open_dataset(folder).queries[0].box is None
 
 
-def test_images_of_the_same_name_are_told_apart_by_path(folder: Path) -> None:
+def test_images_of_the_same_name_are_distinguished_by_path(folder: Path) -> None:
     write_images(folder, "more/a.jpg")
     dataset = open_dataset(write_table(folder, HEADER, "jpg/a.jpg\tmore/a.jpg\t"))
     assert (dataset.queries[0].number, dataset.queries[0].relevant) == (0, (4,))

@@ -32,13 +32,13 @@ def test_objects_that_are_not_whole_are_no_queries(tmp_path: Path) -> None:
     dataset = open_dataset(write_images(tmp_path, *objects(0, 1, 2, 3, 4, 6)))
     assert len(dataset.images) == 6
     assert list(asked(dataset)) == [f"ukbench0000{number}" for number in range(4)]
-    assert dataset.note.endswith("; 2 images of objects with fewer than four images are no queries")
+    assert dataset.note.endswith("; 2 images of objects with fewer than four images are not used as queries")
     assert dataset.missing[:2] == ("ukbench00005.jpg", "ukbench00007.jpg")
 
 
 def test_other_names_are_refused(tmp_path: Path) -> None:
     write_images(tmp_path, *objects(0, 1, 2, 3), "thumb.jpg")
-    with pytest.raises(InputError, match=r"1 images with other names than ukbench00000\.jpg, such as thumb\.jpg"):
+    with pytest.raises(InputError, match=r"1 images with other names than ukbench00000\.jpg .* such as thumb\.jpg"):
         open_dataset(tmp_path, "ukbench")
 
 

@@ -26,7 +26,7 @@ class Sum:
 @dataclass(frozen=True)
 class Checked:
     complete: bool | None
-    """Whether there are as many images and queries as published; None where there is no published size."""
+    """Whether there are as many images and queries as published; None without a published size."""
     queries: int
     images: Sum
     """Including queries that are not among the images."""
@@ -38,14 +38,14 @@ class Checked:
 
 @dataclass(frozen=True)
 class Content:
-    """Of one file."""
+    """Size and SHA-256 of one file."""
 
     bytes: int
     sha256: str
 
 
 def content_of(path: Path) -> Content:
-    """Reads the whole file."""
+    """Size and SHA-256 of a file, which is read completely."""
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
@@ -55,7 +55,7 @@ def content_of(path: Path) -> Content:
 
 
 def checked(dataset: Dataset, progress: Progress = silent, content: Callable[[Path], Content] = content_of) -> Checked:
-    """Reads every image once; `content` may remember what it read. Distractors, which may be millions, are not kept."""
+    """Counts and checksums of a dataset; `content` may cache its results, and is not called for distractors."""
     images = dict.fromkeys([*dataset.images, *(query.image for query in dataset.queries)])
     total = len(images) + sum(1 for _ in dataset.distractor_images())
     done = 0

@@ -31,7 +31,7 @@ class Contents:
 
 
 def contents_of(folder: Path) -> Contents:
-    """Found in the folder and in all subfolders."""
+    """Images and ground truth in the folder and all subfolders."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; expected one with the images of a benchmark")
     files = list(files_below(folder, lambda path: is_image(path) or _is_ground_truth(path)))

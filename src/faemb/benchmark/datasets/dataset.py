@@ -18,7 +18,7 @@ class Query:
 
     image: Path
     number: int | None
-    """Of the query among the images; None where it is not one of them."""
+    """Number of the query among the images; None if it is not one of them."""
     relevant: tuple[int, ...]
     junk: tuple[int, ...] = ()
     """Neither right nor wrong: removed from the ranking before it is measured."""
@@ -44,7 +44,7 @@ class Dataset:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """Those of the first protocol: images and boxes are the same in all."""
+        """Queries of the first protocol; images and boxes are the same in all protocols."""
         return next(iter(self.protocols.values()))
 
     def judgements(self, protocol: str) -> list[Judgement]:
@@ -67,7 +67,7 @@ class Dataset:
         return replace(self, distractors=(*self.distractors, folder))
 
     def distractor_images(self) -> Iterator[Path]:
-        """One at a time, since there may be millions, in a fixed order."""
+        """Distractors in a fixed order, one at a time, since there may be millions."""
         return chain.from_iterable(files_below(folder) for folder in self.distractors)
 
 

@@ -8,27 +8,20 @@ ECCV 2008.
 """
 
 import re
-from pathlib import Path
 
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
-from faemb.benchmark.datasets.names import require_distinct, shown
+from faemb.benchmark.datasets.names import require_numbered
 from faemb.errors import InputError
 
 _NAME = re.compile(r"\d{6,}")
 _GROUPS = range(1000, 1500)
-"""Of the complete dataset."""
+"""Groups of the complete dataset."""
 
 
 def read_holidays(contents: Contents) -> GroundTruth:
-    odd = [path.name for path in contents.images if not _is_numbered(path)]
-    if odd:
-        raise InputError(
-            f"{contents.folder} holds {len(odd)} images that are not named by a number of six digits, as Holidays are, "
-            f"such as {shown(odd)}; give other images as distractors, from a folder of their own"
-        )
-    require_distinct(contents.images)
+    require_numbered(contents, _NAME, "100000.jpg and other numbers")
     queries = _queries(contents)
     if not queries:
         raise InputError(f"{contents.folder} holds no query of Holidays with its group, as 100000.jpg with 100001.jpg")
@@ -38,7 +31,7 @@ def read_holidays(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Of groups that have their query and another image."""
+    """Queries of groups with at least one other image."""
     groups: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         groups.setdefault(int(path.stem) // 100, []).append(number)
@@ -52,11 +45,7 @@ def _queries(contents: Contents) -> tuple[Query, ...]:
 
 
 def _fits(contents: Contents) -> bool:
-    return all(map(_is_numbered, contents.images)) and bool(_queries(contents))
-
-
-def _is_numbered(path: Path) -> bool:
-    return _NAME.fullmatch(path.stem) is not None
+    return all(_NAME.fullmatch(path.stem) for path in contents.images) and bool(_queries(contents))
 
 
 HOLIDAYS = Kind(

@@ -10,12 +10,12 @@ from faemb.benchmark.datasets.dataset import Query
 STANDARD = "standard"
 """The protocol of benchmarks that have only one."""
 COMPLETE = "complete"
-"""How the note of a dataset begins that is as published."""
+"""First word of the note of a dataset of the published size."""
 
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What a reader finds in a folder."""
+    """Images and queries read from a folder."""
 
     images: tuple[Path, ...]
     protocols: Mapping[str, tuple[Query, ...]]
@@ -28,25 +28,25 @@ class Kind:
     name: str
     title: str
     layout: str
-    """Which files are expected where, as a sentence for users."""
+    """Expected files and their folders, as a sentence for users."""
     measures: tuple[str, ...]
     query_stays: bool
     fits: Callable[[Contents], bool]
     read: Callable[[Contents], GroundTruth]
     images: tuple[int, ...] = ()
-    """How many there are when it is complete: several numbers where copies differ, none where any number will do."""
+    """Numbers of images of complete copies, which may differ; empty without a published size."""
     queries: int = 0
     distractors: int = 0
-    """How many images the published results with distractors used."""
+    """Number of distractors in published results."""
     by_names: bool = False
-    """Recognised by the names of its images."""
+    """Whether it is recognised by the names of its images."""
 
     def is_complete(self, images: int, queries: int) -> bool | None:
-        """None where there is no published size."""
+        """None without a published size."""
         return images in self.images and queries == self.queries if self.images else None
 
     def distractors_note(self, images: int) -> str:
-        """Whether these are as many distractors as in published results, within one in a hundred."""
+        """Compares the number of distractors with that of published results; one percent of difference is allowed."""
         if not self.distractors:
             return ""
         same = abs(images - self.distractors) <= self.distractors / 100

@@ -1,5 +1,6 @@
 """Numbers of images, by the names that ground truth uses for them."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from faemb.benchmark.datasets.contents import Contents
 from faemb.errors import InputError
 
 SHOWN = 3
-"""At most this many names are listed in an error, beside their number."""
+"""Largest number of names listed in an error."""
 
 
 class Names:
@@ -20,9 +21,6 @@ class Names:
             for name in {path.relative_to(contents.folder).as_posix(), path.name, path.stem}:
                 self._numbers.setdefault(name, []).append(number)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._numbers
-
     def number(self, name: str) -> int:
         found = self._numbers[name]
         if len(found) > 1:
@@ -31,17 +29,28 @@ class Names:
         return found[0]
 
     def numbers(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Each once, in the order given."""
+        """Numbers without repetition, in the order given."""
         return tuple(dict.fromkeys(self.number(name) for name in names))
 
     def require(self, names: Iterable[str], source: Path) -> None:
         """Refuse ground truth that names absent images."""
-        absent = [name for name in dict.fromkeys(names) if name not in self]
+        absent = [name for name in dict.fromkeys(names) if name not in self._numbers]
         if absent:
             raise InputError(
                 f"{source} names {len(absent)} images that are not in {self._folder}, such as {shown(absent)}; "
                 "add them, or correct the file"
             )
+
+
+def require_numbered(contents: Contents, name: re.Pattern[str], example: str) -> None:
+    """Refuse images with other names than a benchmark has, and images of the same name."""
+    odd = [path.name for path in contents.images if not name.fullmatch(path.stem)]
+    if odd:
+        raise InputError(
+            f"{contents.folder} holds {len(odd)} images with other names than {example}, such as {shown(odd)}; "
+            "give other images as distractors, from a folder of their own"
+        )
+    require_distinct(contents.images)
 
 
 def require_distinct(images: Sequence[Path]) -> None:

@@ -1,7 +1,7 @@
-"""Opens a folder as the kind of benchmark that its files show; the name of the folder does not matter.
+"""Opens a folder as the kind of benchmark that its files indicate; the name of the folder does not matter.
 
 Files of ground truth come first: gt.tsv, gnd_*.pkl, *_query.txt. Without any, Holidays and UKBench are recognised by
-the names of their images. A gt.tsv with the same queries and relevant images as such names is that benchmark, too.
+the names of their images. A gt.tsv with the same ground truth as these names is read as that benchmark, too.
 Where a folder has files of several benchmarks, such as Oxford and revisited Oxford, the kind has to be given.
 """
 
@@ -65,7 +65,7 @@ def _recognised(contents: Contents) -> Kind:
 
 
 def _named_alike(contents: Contents, table: GroundTruth) -> tuple[Kind, GroundTruth]:
-    """The benchmark whose names of images say the same as this table, or else the table."""
+    """The benchmark whose ground truth by image names equals this table, if any; otherwise the table."""
     for kind in KINDS.values():
         if kind.by_names and kind.query_stays == TABLE.query_stays and kind.fits(contents):
             with suppress(InputError):

@@ -11,7 +11,6 @@ Good and ok images are relevant, junk is removed. The query stays in its ranking
 [PCISZ08]: Philbin et al., "Lost in quantization", CVPR 2008.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 from faemb.benchmark.datasets.contents import Contents
@@ -23,7 +22,7 @@ from faemb.errors import InputError
 
 _QUERY = "_query.txt"
 _PREFIX = "oxc1_"
-"""Of the features that its authors computed, not of the image."""
+"""Prefix in query files; not part of the image's name."""
 
 _BROKEN_NUMBERS = {
     "louvre": ("000136", "000146"),
@@ -36,19 +35,19 @@ _BROKEN_NUMBERS = {
     "triomphe": ("000662", "000833", "000863", "000867"),
 }
 BROKEN = frozenset(f"paris_{place}_{number}" for place, numbers in _BROKEN_NUMBERS.items() for number in numbers)
-"""Images of Paris6k that cannot be decoded in the copy that was distributed: its authors list them as corrupt."""
+"""Images of Paris6k that its authors list as corrupt: they cannot be decoded in the distributed copy."""
 
 
 def read_oxford(contents: Contents) -> GroundTruth:
-    return _read(contents, _query_files(contents, _is_of_oxford))
+    return _read(contents, _query_files(contents, paris=False))
 
 
 def read_paris(contents: Contents) -> GroundTruth:
-    """Without the images that are known to be broken, present or not, as is usual."""
+    """Images that are known to be broken are left out even if present, as is usual."""
     whole = tuple(path for path in contents.images if path.stem not in BROKEN)
     there = len(contents.images) - len(whole)
-    truth = _read(Contents(contents.folder, whole, contents.ground_truth), _query_files(contents, _is_of_paris))
-    note = f"without the {len(BROKEN)} images that its authors list as broken, {there} of which are there"
+    truth = _read(Contents(contents.folder, whole, contents.ground_truth), _query_files(contents, paris=True))
+    note = f"without the {len(BROKEN)} images that its authors list as broken ({there} present)"
     return GroundTruth(truth.images, truth.protocols, note)
 
 
@@ -86,22 +85,14 @@ def _listed(path: Path, names: Names) -> tuple[int, ...]:
 def _beside(query: Path, which: str) -> Path:
     path = query.with_name(query.name.removesuffix(_QUERY) + f"_{which}.txt")
     if not path.is_file():
-        raise InputError(f"{query} stands without {path.name}; put it beside it")
+        raise InputError(f"{query} has no {path.name} beside it; add that file")
     return path
 
 
-def _query_files(contents: Contents, wanted: Callable[[str], bool]) -> list[Path]:
-    """Both benchmarks have files of these names; they are told apart by the image that a file names."""
+def _query_files(contents: Contents, *, paris: bool) -> list[Path]:
+    """Both benchmarks have files of these names; they are distinguished by the image that each file names."""
     queries = [path for path in contents.ground_truth if path.name.endswith(_QUERY)]
-    return [path for path in queries if wanted(" ".join(lines_of(path)).strip())]
-
-
-def _is_of_paris(name: str) -> bool:
-    return name.startswith("paris_")
-
-
-def _is_of_oxford(name: str) -> bool:
-    return not _is_of_paris(name)
+    return [path for path in queries if " ".join(lines_of(path)).strip().startswith("paris_") == paris]
 
 
 _TEXTS = "*_query.txt, *_good.txt, *_ok.txt and *_junk.txt (as in gt/), in the folder or below"
@@ -112,7 +103,7 @@ OXFORD = Kind(
     layout=f"images such as all_souls_000013.jpg (as in oxbuild_images/), and {_TEXTS}",
     measures=("mAP",),
     query_stays=True,
-    fits=lambda contents: bool(_query_files(contents, _is_of_oxford)),
+    fits=lambda contents: bool(_query_files(contents, paris=False)),
     read=read_oxford,
     images=(5062, 5063),
     queries=55,
@@ -124,7 +115,7 @@ PARIS = Kind(
     layout=f"images such as paris_defense_000605.jpg (as in paris/defense/), and {_TEXTS}",
     measures=("mAP",),
     query_stays=True,
-    fits=lambda contents: bool(_query_files(contents, _is_of_paris)),
+    fits=lambda contents: bool(_query_files(contents, paris=True)),
     read=read_paris,
     images=(6392,),
     queries=55,

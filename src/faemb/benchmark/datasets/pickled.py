@@ -1,7 +1,7 @@
-"""Reads lists, texts and NumPy arrays of numbers from a pickle, without running what a hostile one asks for.
+"""Reads lists, texts and NumPy arrays of numbers from a pickle, without running code that a hostile file names.
 
-A pickle names the functions that build its objects. Here every name is looked up in a short list, and stands for a
-function of this module: nothing of NumPy or of Python is called on behalf of the file. Before that, the file is scanned
+A pickle names the functions that build its objects. Here every name is looked up in a short list of functions
+of this module: nothing of NumPy or of Python is called on behalf of the file. Before that, the file is scanned
 for operations that plain data does not use: some reach objects without naming them, or reserve memory that the file
 does not fill. Protocols 2 to 5.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from faemb.errors import InputError
 
 LARGEST = 64 << 20
-"""Bytes; the ground truth of Oxford and Paris has a few million at most."""
+"""Largest size of a file in bytes; the ground truth of Oxford and Paris has a few million."""
 
 _DTYPES = {"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"}
 _REFUSED = {
@@ -45,7 +45,7 @@ def unpickled(path: Path) -> object:
         _scan(data)
         return _Unpickler(io.BytesIO(data), encoding="latin-1").load()
     except _Refused as refusal:
-        raise InputError(f"{path} is refused, since it asks for {refusal}; get it again from its authors") from None
+        raise InputError(f"{path} is refused, since it requests {refusal}; get it again from its authors") from None
     except _DAMAGE as error:
         raise InputError(f"{path} is not a pickle, or is damaged; get it again from its authors") from error
 
@@ -102,20 +102,20 @@ class Array:
         self._kind, self._content = kind, content
 
     def values(self) -> list[int | float]:
-        """Made when asked for, since a small file can hold many arrays of the same bytes."""
+        """Decoded only when needed, since a small file can hold many arrays of the same bytes."""
         content = self._content
         raw = content.encode("latin-1") if isinstance(content, str) else content
         return np.frombuffer(raw, self._kind.dtype).tolist()
 
 
 class _Unpickler(pickle.Unpickler):
-    """Objects are not shown in errors: one that holds another twice, and so on, has an endless text."""
+    """Errors never show objects: nested references can make their text exponentially long."""
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if (module, name) not in _ALLOWED:
             raise _Refused(f"the function {f'{module}.{name}'[:80]}")
         make = _ALLOWED[module, name]
-        return lambda *arguments: make(*arguments)  # a new one: a pickle can set attributes of what it gets here
+        return lambda *arguments: make(*arguments)  # a new function, since a pickle can set its attributes
 
 
 def _scalar(kind: _Type, content: bytes | bytearray | str) -> int | float:
@@ -135,7 +135,7 @@ def _ndarray(*arguments: object) -> Never:
 
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
-"""As NumPy 1 and NumPy 2 name them."""
+"""Names of the modules in NumPy 1 and NumPy 2."""
 _ALLOWED: dict[tuple[str, str], Callable[..., object]] = {
     **{(module, "_reconstruct"): lambda *_: Array(b"", _Type("u1")) for module in _MODULES},  # its state follows
     **{(module, "_frombuffer"): lambda content, kind, *_: Array(content, kind) for module in _MODULES},

@@ -9,13 +9,13 @@ from faemb.features.region import Box
 
 
 def lines_of(path: Path) -> list[str]:
-    """Without line ends, and without a byte order mark, which some editors write."""
+    """Lines of a file, without line ends and without the byte order mark that some editors write."""
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text in UTF-8; save it as one") from error
+        raise InputError(f"{path} is not text in UTF-8; save it in this encoding") from error
 
 
 def box_of(corners: Sequence[str | float], source: str) -> Box:

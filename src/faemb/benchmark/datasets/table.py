@@ -62,7 +62,7 @@ def _row(header: list[str], cells: list[str], source: str) -> _Row:
         raise InputError(f"{source} has no query; expected the name of an image")
     both = [name for name in relevant if name in junk]
     if both:
-        raise InputError(f"{source} names {shown(both)} as relevant and as junk; decide for one")
+        raise InputError(f"{source} names {shown(both)} as relevant and as junk; remove each from one list")
     box = row.get(BOX, "").strip()
     return _Row(query, relevant, junk, box_of(box.split(","), source) if box else None)
 

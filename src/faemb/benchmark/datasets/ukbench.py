@@ -11,7 +11,7 @@ from pathlib import Path
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
-from faemb.benchmark.datasets.names import require_distinct, shown
+from faemb.benchmark.datasets.names import require_numbered
 from faemb.errors import InputError
 from faemb.evaluation import OBJECT_VIEWS
 
@@ -20,13 +20,7 @@ _IMAGES = 10_200
 
 
 def read_ukbench(contents: Contents) -> GroundTruth:
-    odd = [path.name for path in contents.images if not _NAME.fullmatch(path.stem)]
-    if odd:
-        raise InputError(
-            f"{contents.folder} holds {len(odd)} images with other names than ukbench00000.jpg, such as {shown(odd)}; "
-            "give other images as distractors, from a folder of their own"
-        )
-    require_distinct(contents.images)
+    require_numbered(contents, _NAME, "ukbench00000.jpg and other numbers")
     queries = _queries(contents)
     if not queries:
         raise InputError(f"{contents.folder} holds no object with its four images, as ukbench00000.jpg to 00003.jpg")
@@ -36,7 +30,7 @@ def read_ukbench(contents: Contents) -> GroundTruth:
 
 
 def _queries(contents: Contents) -> tuple[Query, ...]:
-    """Of objects with all four images: others cannot reach a score of 4."""
+    """Queries of objects with all four images; others cannot reach a score of 4."""
     objects: dict[int, list[int]] = {}
     for number, path in enumerate(contents.images):
         objects.setdefault(_number(path) // OBJECT_VIEWS, []).append(number)
@@ -45,7 +39,7 @@ def _queries(contents: Contents) -> tuple[Query, ...]:
 
 
 def _note(others: int) -> str:
-    return f"{others} images of objects with fewer than four images are no queries" if others else ""
+    return f"{others} images of objects with fewer than four images are not used as queries" if others else ""
 
 
 def _number(path: Path) -> int:
