@@ -144,6 +144,9 @@ class Catalogue:
         """Facts about the whole collection: format, version, generation, model, ..."""
         return dict(self._all("select name, value from about"))
 
+    def generation(self) -> int:
+        return int(self.about()["generation"])
+
     def set(self, name: str, value: str) -> None:
         """Change one value of `about`."""
         self.run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)

@@ -26,7 +26,6 @@ from faemb.embedding.codings import (
     Coding,
     FunctionApproximation,
     InverseDistance,
-    Nearest,
     Posterior,
     Ridge,
     Tangent,
@@ -43,9 +42,6 @@ class BoW(Embedding):
 
     def __init__(self, n_anchors: int = 1000, *, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed = n_anchors, seed
-
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
 
     def terms(self) -> Sequence[Term]:
         return (Constant(),)
@@ -73,21 +69,11 @@ class VLAD(Embedding):
         normalise_cells: bool = False,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        self.n_anchors, self.seed = n_anchors, seed
-        self.unit_residuals, self.local_axes, self.normalise_cells = (
-            unit_residuals,
-            local_axes,
-            normalise_cells,
-        )
-
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
+        self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
+        self.local_axes, self.normalise_cells = local_axes, normalise_cells
 
     def terms(self) -> Sequence[Term]:
         return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
     def with_anchors(self, anchors: MatrixLike) -> "VLAD":
         if self.local_axes:
@@ -124,9 +110,6 @@ class VLAT(Embedding):
     def __init__(self, n_anchors: int = 8, *, unit_residuals: bool = False, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
 
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
-
     def terms(self) -> Sequence[Term]:
         return (Quadratic(),)
 
@@ -145,9 +128,6 @@ class Triangulation(Embedding):
 
     def terms(self) -> Sequence[Term]:
         return (Linear(),)
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
 
 class Fisher(Embedding):
@@ -188,9 +168,6 @@ class TLCC(Embedding):
 
     def terms(self) -> Sequence[Term]:
         return (*_scaled(Constant, self.constant_scale), Linear())
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
     def check_settings(self) -> None:
         super().check_settings()

@@ -99,6 +99,13 @@ def blur_matrices(side: int, sigma: float) -> tuple[Float[np.ndarray, "n n"], Fl
     return smooth.astype(np.float32), np.asarray(np.gradient(smooth, axis=0), np.float32)
 
 
+def disc_weights(side: int) -> Float[np.ndarray, "n n"]:
+    """A Gaussian whose standard deviation is half the radius, limited to a disc."""
+    k = np.arange(side, dtype=np.float32) - side // 2
+    squared = k[:, None] ** 2 + k**2
+    return np.exp(-squared / (2 * (side / 4) ** 2)) * (squared <= (side // 2) ** 2)
+
+
 def _coarsest(from_: Sequence[Source], steps: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
     """Index of the coarsest source whose blur is at most the patch's; 0 if all have more."""
     blurs = np.array([source.blur for source in from_])

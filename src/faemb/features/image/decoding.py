@@ -50,7 +50,9 @@ def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]
 
 def decoded(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
     """Levels and size as stored in the file, and its orientation; Pillow's copy is freed on return."""
-    image = opened(stream, name)
+    head = stream.read(256)
+    stream.seek(0)
+    image = decoder_for(head, name)(stream)  # reads the header only
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name)
     return pixels, size, orientation_of(image)
@@ -88,13 +90,6 @@ def faults(name: str) -> Iterator[None]:
             f"{name} cannot be decoded: {reason(error)}; it is damaged, truncated or of a rare kind: copy or download "
             "it again, or save it as PNG"
         ) from error
-
-
-def opened(stream: BinaryIO, name: str) -> ImageFile:
-    """Only the header is read."""
-    head = stream.read(256)
-    stream.seek(0)
-    return decoder_for(head, name)(stream)
 
 
 def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> None:
