@@ -87,7 +87,7 @@ class DemoResult:
     images: int
     """Views of all scenes, including the originals."""
     mean_average_precision: float
-    """In percent. Each original is a query, ignored in its own ranking; the other views of its scene are relevant."""
+    """In percent: each original is a query, ignored in its own ranking; the other views of its scene are relevant."""
     seconds: float
 
     def __str__(self) -> str:

@@ -183,7 +183,7 @@ def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
 
 
 def _padded(linear: LinearMap) -> LinearMap:
-    """With rows of zeros at the end, so that the length is divisible into subvectors; inner products stay the same."""
+    """The map with rows of zeros at the end, which make the length divisible and change no inner product."""
     short = len(linear.matrix)
     step = -(-short // _SUBVECTORS)
     more = -short % step

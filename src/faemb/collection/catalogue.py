@@ -301,7 +301,7 @@ class Catalogue:
         return dict(self._all("select path, reason from unreadable order by path"))
 
     def fault(self) -> str | None:
-        """What SQLite finds wrong with the file itself."""
+        """The first fault that SQLite finds in the file; None if it is undamaged."""
         found = str(self._one("pragma integrity_check"))
         return None if found == "ok" else found
 

@@ -22,14 +22,7 @@ from jaxtyping import Float
 from faemb.arrays import Array, MatrixLike, contiguous, float64, like, namespace, to_numpy
 from faemb.embedding.anchors import gaussian_mixture, kmeans_anchors, learn_anchors
 from faemb.embedding.base import DEFAULT_SEED, Embedding
-from faemb.embedding.codings import (
-    Coding,
-    FunctionApproximation,
-    InverseDistance,
-    Posterior,
-    Ridge,
-    Tangent,
-)
+from faemb.embedding.codings import Coding, FunctionApproximation, InverseDistance, Posterior, Ridge, Tangent
 from faemb.embedding.terms import Constant, FisherPair, Linear, LocalLinear, Quadratic, Term
 from faemb.errors import InputError
 from faemb.linear_algebra import symmetric_eigen

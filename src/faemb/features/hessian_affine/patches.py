@@ -1,6 +1,6 @@
 """Patches: described regions, normalised so that their ellipses become discs; and their gradients.
 
-A patch has a blur of 1.5 of its own pixels, whatever the size of its region. It is sampled from the coarsest
+Every patch has a blur of 1.5 of its own pixels, independent of the size of its region. It is sampled from the coarsest
 scale-space octave with no more blur than that, and the remaining blur is applied to the patch.
 """
 
