@@ -58,7 +58,11 @@ def on_device(x: Array, device: str) -> Array:
     if device == "cpu":
         return to_numpy(x)
     if device == "cupy":
-        return _cupy().asarray(x if array_api_compat.is_cupy_array(x) else to_numpy(x))
+        try:
+            import cupy
+        except ImportError as error:
+            raise FaembError(f"{device=} needs CuPy, in the build for your CUDA: pip install cupy-cuda13x") from error
+        return cupy.asarray(x if array_api_compat.is_cupy_array(x) else to_numpy(x))
     try:
         import torch
     except ImportError as error:
@@ -69,14 +73,6 @@ def on_device(x: Array, device: str) -> Array:
         return tensor.to(place)
     except (RuntimeError, AssertionError) as error:  # raised by PyTorch for a device that does not exist
         raise InputError(f"PyTorch cannot use device={device!r} here ({reason(error)})") from error
-
-
-def _cupy() -> Any:
-    try:
-        import cupy
-    except ImportError as error:
-        raise FaembError('device="cupy" needs CuPy, in the build for your CUDA: pip install cupy-cuda13x') from error
-    return cupy
 
 
 def float64(x: Array) -> Array:
@@ -103,7 +99,10 @@ def contiguous(x: Array) -> Array:
 
 def as_float(x: object, name: str) -> Array:
     """x as a real floating array: float32 and float64 stay as they are, other real numbers become float32."""
-    array: Array = x if is_array(x) else _from_nested_lists(x, name)
+    try:
+        array: Array = x if is_array(x) else np.asarray(x)
+    except ValueError as error:
+        raise InputError(f"{name} are not a rectangular array: {error}") from error
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biufc":
         kind = f"an array of {array.dtype}" if is_array(x) else f"of type {type(x).__name__}"
         raise InputError(f"{name} are {kind}, not numbers; expected an array of floats")
@@ -131,11 +130,3 @@ def require_finite(x: Array, name: str) -> None:
     if not bool(xp.all(xp.isfinite(x))):
         bad = int(to_numpy(xp.sum(xp.astype(~xp.isfinite(x), xp.int64))))
         raise InputError(f"{name} hold {bad} NaN or infinite values; remove those rows or repair their source")
-
-
-def _from_nested_lists(x: object, name: str) -> np.ndarray:
-    try:
-        array = np.asarray(x)
-    except ValueError as error:
-        raise InputError(f"{name} are not a rectangular array: {error}") from error
-    return array

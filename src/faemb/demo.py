@@ -20,7 +20,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class DemoResult:
     images: int
     """Views of all scenes, including the originals."""
     mean_average_precision: float
-    """In percent. Each original is a query, ignored in its own ranking; the other views of its scene are relevant."""
+    """In percent: each original is a query, ignored in its own ranking; the other views of its scene are relevant."""
     seconds: float
 
     def __str__(self) -> str:
@@ -256,17 +256,13 @@ def _page(result: DemoResult, answers: Sequence[Answer], scores: Sequence[float]
     mean = f"mAP {result.mean_average_precision:.1f}"
     title = f"faemb demo: {result.images} rendered views of {result.scenes} scenes, {mean}"
     note = f"{NOTE} The queries shown are a sample, from the worst answer to the best."
-    shown = [_first_hits(answers[query]) for query in sample(scores, SHOWN_QUERIES)]
-    return answers_page(shown, title=title, note=note)
+    shown = [answers[query] for query in sample(scores, SHOWN_QUERIES)]
+    others = [[hit for hit in answer.hits if hit.path != Path(answer.query)] for answer in shown]
+    few = [replace(answer, hits=hits[:SHOWN_HITS]) for answer, hits in zip(shown, others, strict=True)]
+    return answers_page(few, title=title, note=note)
 
 
 def sample(scores: Sequence[float], count: int) -> list[int]:
     """Positions of scores from the lowest to the highest, evenly spread over their order."""
     order = np.argsort(scores, kind="stable")
     return order[np.linspace(0, len(order) - 1, min(count, len(order))).astype(int)].tolist()
-
-
-def _first_hits(answer: Answer) -> Answer:
-    """The answer with few hits, and without the query itself."""
-    others = [hit for hit in answer.hits if hit.path != Path(answer.query)]
-    return Answer(answer.query, answer.features, others[:SHOWN_HITS])

@@ -142,16 +142,13 @@ def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
     if own not in SMALLER:
         return encoder
     steps = SMALLER[SMALLER.index(own) :]
-    n_anchors, dimension = next((step for step in steps if LEAST_ROWS * _size(*step) <= descriptors), steps[-1])
+    enough = [(n, d) for n, d in steps if LEAST_ROWS * n * d * (d + 1) / 2 <= descriptors]
+    n_anchors, dimension = (enough or steps[-1:])[0]
     changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": dimension}
     if encoder.whitening is not None:
         # With one anchor nothing is discarded: the leading components are the whole vector.
         changes["whitening__discard"] = _half_of_a_cell(dimension) if n_anchors > 1 else 0
     return encoder.set_params(**changes)
-
-
-def _size(n_anchors: int, dimension: int) -> int:
-    return n_anchors * dimension * (dimension + 1) // 2
 
 
 def _own(name: str) -> dict[str, Any]:

@@ -32,7 +32,9 @@ class Projection(Component):
         """Learn from descriptors; `y` is ignored."""
         x = as_sets(descriptors).flat
         xp = namespace(x)
-        d = self._dimension(x)
+        if self.dimension is not None:
+            require_whole("dimension", self.dimension, 1, int(x.shape[1]))
+        d = self.dimension or int(x.shape[1])
         if x.shape[0] == 0:
             raise InputError("there are no training descriptors; give at least one image that has some")
         mean = xp.astype(xp.mean(float64(x), axis=0), x.dtype)
@@ -68,9 +70,3 @@ class Projection(Component):
     def _centred(self, x: Float[Array, "*B N d_in"], mean: Float[Array, " d_in"]) -> Float[Array, "*B N d_in"]:
         centred = x - mean
         return unit_length(centred) if self.unit_before else centred
-
-    def _dimension(self, x: Array) -> int:
-        columns = int(x.shape[1])
-        if self.dimension is not None:
-            require_whole("dimension", self.dimension, 1, columns)
-        return self.dimension or columns

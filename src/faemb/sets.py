@@ -129,8 +129,9 @@ def _read(data: SetsLike) -> DescriptorSets:
         return _from_offsets(*data)
     if isinstance(data, list | tuple):
         return _from_list(data)
+    shape = f" with shape {tuple(data.shape)}" if is_array(data) else ""
     raise InputError(
-        f"descriptor sets are of type {type(data).__name__}{_shape(data)}; "
+        f"descriptor sets are of type {type(data).__name__}{shape}; "
         "expected a list of (n, d) arrays, a pair (flat, offsets), or one (n, d) array"
     )
 
@@ -147,7 +148,11 @@ def _from_list(parts: Sequence[Any]) -> DescriptorSets:
                 f"descriptors of image {i} have {part.shape[1]} columns, those of image 0 have {arrays[0].shape[1]}; "
                 "all must come from one extractor"
             )
-    xp = _common_namespace(arrays)
+    try:
+        xp = namespace(*arrays)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(part).__module__.split(".")[0] for part in arrays}))
+        raise InputError(f"descriptors come from several array libraries ({kinds}); convert them to one") from error
     offsets = np.concatenate([[0], np.cumsum([part.shape[0] for part in arrays], dtype=np.int64)])
     dtype = xp.float64 if any(part.dtype == xp.float64 for part in arrays) else xp.float32
     return DescriptorSets(xp.concat([xp.astype(part, dtype, copy=False) for part in arrays]), offsets)
@@ -165,20 +170,8 @@ def _from_offsets(flat: Array, offsets: Array) -> DescriptorSets:
     return DescriptorSets(flat, bounds)
 
 
-def _common_namespace(arrays: Sequence[Array]) -> Any:
-    try:
-        return namespace(*arrays)
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(part).__module__.split(".")[0] for part in arrays}))
-        raise InputError(f"descriptors come from several array libraries ({kinds}); convert them to one") from error
-
-
 def _is_offsets(x: Any) -> bool:
     """Whether x is a list or a one-dimensional array of whole numbers."""
     if isinstance(x, list):
         return all(isinstance(n, int | np.integer) for n in x)
     return is_array(x) and x.ndim == 1 and bool(namespace(x).isdtype(x.dtype, "integral"))
-
-
-def _shape(data: object) -> str:
-    return f" with shape {tuple(data.shape)}" if is_array(data) else ""  # type: ignore[attr-defined]

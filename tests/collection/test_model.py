@@ -200,9 +200,9 @@ def test_too_little_is_explained_in_terms_of_images(rng, count, each):
         new_model(HessianAffine()).fit(images(rng, count, each))
 
 
-def test_after_too_little_it_learns_from_more_as_if_nothing_was(rng):
+def test_after_too_few_images_it_learns_from_more_as_before(rng):
     model, enough = new_model(HessianAffine()), images(rng, 1, 290)
-    with pytest.raises(InputError, match="too little"):
+    with pytest.raises(InputError, match="too few"):
         model.fit(images(rng, 1, 5))
     assert not model.is_fitted
     assert model.fit(enough).fingerprint == new_model(HessianAffine()).fit(enough).fingerprint

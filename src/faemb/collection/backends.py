@@ -87,11 +87,12 @@ class Backend(ABC):
     @classmethod
     def load(cls, path: Path) -> "Backend":
         """Raises a FormatError for a damaged index: the caller builds another."""
-        if not _has_end(path):
-            raise FormatError(f"{path} is truncated, or is not an index")
         try:
+            with path.open("rb") as file:
+                if _end_of(file) is None:
+                    raise FormatError(f"{path} is truncated, or is not an index")
             return cls(faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC))
-        except (RuntimeError, MemoryError) as error:  # raised by faiss
+        except (OSError, RuntimeError, MemoryError) as error:  # the last two are raised by faiss
             raise FormatError(f"{path} is damaged ({reason(error)})") from error
 
 
@@ -182,7 +183,7 @@ def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
 
 
 def _padded(linear: LinearMap) -> LinearMap:
-    """With rows of zeros at the end, so that the length is divisible into subvectors; inner products stay the same."""
+    """The map with rows of zeros at the end, which make the length divisible and change no inner product."""
     short = len(linear.matrix)
     step = -(-short // _SUBVECTORS)
     more = -short % step
@@ -203,15 +204,6 @@ class _Summed:
     def write(self, part: bytes) -> int:
         self.crc = zlib.crc32(part, self.crc)
         return self._file.write(part)
-
-
-def _has_end(path: Path) -> bool:
-    """Whether the file ends as `save` ends it; its content is not read."""
-    try:
-        with path.open("rb") as file:
-            return _end_of(file) is not None
-    except OSError:
-        return False
 
 
 def is_undamaged(path: Path) -> bool:

@@ -144,6 +144,9 @@ class Catalogue:
         """Facts about the whole collection: format, version, generation, model, ..."""
         return dict(self._all("select name, value from about"))
 
+    def generation(self) -> int:
+        return int(self.about()["generation"])
+
     def set(self, name: str, value: str) -> None:
         """Change one value of `about`."""
         self.run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)
@@ -298,7 +301,7 @@ class Catalogue:
         return dict(self._all("select path, reason from unreadable order by path"))
 
     def fault(self) -> str | None:
-        """What SQLite finds wrong with the file itself."""
+        """The first fault that SQLite finds in the file; None if it is undamaged."""
         found = str(self._one("pragma integrity_check"))
         return None if found == "ok" else found
 

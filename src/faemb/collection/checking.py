@@ -40,7 +40,7 @@ class Fault:
 def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault]:
     """Images whose data does not match its checksums; another process may change the collection meanwhile."""
     with catalogue.snapshot():
-        generation, entries = _generation(catalogue), list(catalogue.entries())
+        generation, entries = catalogue.generation(), list(catalogue.entries())
     for entry in entries:
         found = _confirmed(layout, catalogue, model, (generation, entry))
         if found is not None:
@@ -49,7 +49,7 @@ def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault
 
 def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
     """Index files that do not match their checksums; once deleted, they are rebuilt when needed."""
-    return [path for path in layout.indexes(_generation(catalogue)) if not is_undamaged(path)]
+    return [path for path in layout.indexes(catalogue.generation()) if not is_undamaged(path)]
 
 
 def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
@@ -83,7 +83,7 @@ def _confirmed(layout: Layout, catalogue: Catalogue, model: Model, known: tuple[
     """A fault counts only if the catalogue still has the same entry: compaction may have moved the data meanwhile."""
     while (found := _compared(layout, model, *known)) is not None:
         with catalogue.snapshot():
-            generation, entry = _generation(catalogue), catalogue.entry(found.entry.path)
+            generation, entry = catalogue.generation(), catalogue.entry(found.entry.path)
         if entry is None or (generation, entry) == known:
             return found if entry is not None else None
         known = generation, entry
@@ -116,7 +116,3 @@ def _features_match(layout: Layout, generation: int, entry: Entry) -> bool:
     except (FaembError, OSError):
         return False
     return True
-
-
-def _generation(catalogue: Catalogue) -> int:
-    return int(catalogue.about()["generation"])

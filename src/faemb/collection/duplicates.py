@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 
 from faemb.collection.backends import Backend
 from faemb.collection.reading import View
@@ -36,8 +36,11 @@ def linked(
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]
         found = view.search(np.ascontiguousarray(view.vectors[slots]), _NEIGHBOURS + 1, kind)
-        for k in range(len(slots)):
-            yield from _pairs(start + k, found.rows[k], found.scores[k], least)
+        for place, others, scores in zip(range(start, total), found.rows.tolist(), found.scores.tolist(), strict=False):
+            for other, score in zip(others, scores, strict=True):
+                # An approximate index may find a pair from one of its images only. The smaller position comes first.
+                if other >= 0 and other != place and score >= max(least[place], least[other]):
+                    yield min(place, other), max(place, other), score
     progress("duplicates", total, total)
 
 
@@ -59,15 +62,6 @@ def connected(pairs: Iterator[tuple[int, int, float]]) -> list[tuple[list[int], 
         members[_root(parent, place)].append(place)
     groups = [(sorted(group, key=lambda p: (-links[p], p)), weakest[root]) for root, group in members.items()]
     return sorted(groups, key=lambda group: (-group[1], group[0]))
-
-
-def _pairs(
-    place: int, others: Int[np.ndarray, " k"], scores: Float[np.ndarray, " k"], least: Float[np.ndarray, " n"]
-) -> Iterator[tuple[int, int, float]]:
-    for other, score in zip(others, scores, strict=True):
-        # An approximate index may find a pair from one of its images only. The smaller position comes first.
-        if other >= 0 and other != place and score >= max(least[place], least[other]):
-            yield min(place, int(other)), max(place, int(other)), float(score)
 
 
 def _root(parent: dict[int, int], place: int) -> int:

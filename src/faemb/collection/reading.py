@@ -43,7 +43,7 @@ class View:
     @classmethod
     def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
         with catalogue.snapshot():
-            generation = int(catalogue.about()["generation"])
+            generation = catalogue.generation()
             slots, ids = catalogue.live()
             vectors = vector_file(layout, generation, model).rows(catalogue.next_slot())
         return cls(layout, generation, slots, ids, vectors)
@@ -121,7 +121,8 @@ class View:
 
     def _index_files(self, kind: type[Backend]) -> list[tuple[int, Path]]:
         files = self.layout.folder.glob(f"{kind.name}-{self.generation}-*.faiss")
-        return [(int(path.stem.rsplit("-", 1)[1]), path) for path in files if path.stem.rsplit("-", 1)[1].isdigit()]
+        covered = [(path.stem.rsplit("-", 1)[1], path) for path in files]
+        return [(int(number), path) for number, path in covered if number.isdigit()]
 
 
 class Reader:
@@ -142,13 +143,13 @@ class Reader:
         with ExitStack() as snapshot:
             while True:
                 snapshot.enter_context(self.catalogue.snapshot())
-                generation = self.catalogue.about()["generation"]
+                generation = self.catalogue.generation()
                 try:
                     view = self._view_of(self.catalogue.state())
                     break
                 except FormatError:
                     snapshot.close()
-                    if self.catalogue.about()["generation"] == generation:
+                    if self.catalogue.generation() == generation:
                         raise  # else compaction has just replaced the files
             yield view
 
@@ -157,13 +158,13 @@ class Reader:
         while True:
             with self.catalogue.snapshot():
                 entry = self.catalogue.entry(self.layout.name_of(image))
-                generation = self.catalogue.about()["generation"]
+                generation = self.catalogue.generation()
             if entry is None:
                 raise InputError(f"{image} is not in the collection {self.layout.folder}")
             try:
-                return stored_features(self.layout.features(int(generation)), entry)
+                return stored_features(self.layout.features(generation), entry)
             except FormatError:
-                if self.catalogue.about()["generation"] == generation:
+                if self.catalogue.generation() == generation:
                     raise  # else compaction has just replaced the file
 
     def paths(self, view: View) -> list[Path]:

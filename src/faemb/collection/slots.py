@@ -63,7 +63,7 @@ def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -
         while rest:
             rest = rest[file.write(rest) :]
         if durable:
-            sync(file.fileno())
+            getattr(os, "fdatasync", os.fsync)(file.fileno())
     if new and durable:
         sync_folder(path.parent)
 
@@ -72,7 +72,3 @@ def read_at(path: Path, offset: int, length: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read(length)
-
-
-def sync(handle: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(handle)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from faemb.arrays import Array, MatrixLike, as_matrix, namespace, row_blocks
 from faemb.component import Component
 from faemb.embedding.anchors import kmeans_anchors
-from faemb.embedding.codings import Coding
+from faemb.embedding.codings import Coding, Nearest
 from faemb.embedding.operator import Embedded
 from faemb.embedding.terms import Term
 from faemb.errors import InputError
@@ -92,17 +92,17 @@ class Embedding(Component, ABC):
         """D, the length of one embedded descriptor."""
         return self.n_anchors * sum(term.entries(self.descriptor_dimension) for term in self.terms())
 
-    @abstractmethod
     def coding(self, like_x: Array) -> Coding:
-        """a_j, with its arrays in the library, device and precision of the descriptors."""
+        """a_j, with its arrays in the library, device and precision of `like_x`; by default the nearest anchor."""
+        return Nearest(self._beside("anchors_", like_x))
 
     @abstractmethod
     def terms(self) -> Sequence[Term]:
         """m, entry by entry."""
 
-    @abstractmethod
     def leading_components(self) -> int:
-        """Number of leading whitened components that the paper discards for this method [DC17, Sec. 5.3]."""
+        """Number of leading whitened components that the paper discards, by default d [DC17, Sec. 5.3]."""
+        return self.descriptor_dimension
 
     def _learn(self, x: Float[Array, "m d"]) -> None:
         self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed)

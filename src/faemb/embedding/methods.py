@@ -22,15 +22,7 @@ from jaxtyping import Float
 from faemb.arrays import Array, MatrixLike, contiguous, float64, like, namespace, to_numpy
 from faemb.embedding.anchors import gaussian_mixture, kmeans_anchors, learn_anchors
 from faemb.embedding.base import DEFAULT_SEED, Embedding
-from faemb.embedding.codings import (
-    Coding,
-    FunctionApproximation,
-    InverseDistance,
-    Nearest,
-    Posterior,
-    Ridge,
-    Tangent,
-)
+from faemb.embedding.codings import Coding, FunctionApproximation, InverseDistance, Posterior, Ridge, Tangent
 from faemb.embedding.terms import Constant, FisherPair, Linear, LocalLinear, Quadratic, Term
 from faemb.errors import InputError
 from faemb.linear_algebra import symmetric_eigen
@@ -43,9 +35,6 @@ class BoW(Embedding):
 
     def __init__(self, n_anchors: int = 1000, *, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed = n_anchors, seed
-
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
 
     def terms(self) -> Sequence[Term]:
         return (Constant(),)
@@ -73,21 +62,11 @@ class VLAD(Embedding):
         normalise_cells: bool = False,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        self.n_anchors, self.seed = n_anchors, seed
-        self.unit_residuals, self.local_axes, self.normalise_cells = (
-            unit_residuals,
-            local_axes,
-            normalise_cells,
-        )
-
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
+        self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
+        self.local_axes, self.normalise_cells = local_axes, normalise_cells
 
     def terms(self) -> Sequence[Term]:
         return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
     def with_anchors(self, anchors: MatrixLike) -> "VLAD":
         if self.local_axes:
@@ -124,9 +103,6 @@ class VLAT(Embedding):
     def __init__(self, n_anchors: int = 8, *, unit_residuals: bool = False, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
 
-    def coding(self, like_x: Array) -> Coding:
-        return Nearest(self._beside("anchors_", like_x))
-
     def terms(self) -> Sequence[Term]:
         return (Quadratic(),)
 
@@ -145,9 +121,6 @@ class Triangulation(Embedding):
 
     def terms(self) -> Sequence[Term]:
         return (Linear(),)
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
 
 class Fisher(Embedding):
@@ -188,9 +161,6 @@ class TLCC(Embedding):
 
     def terms(self) -> Sequence[Term]:
         return (*_scaled(Constant, self.constant_scale), Linear())
-
-    def leading_components(self) -> int:
-        return self.descriptor_dimension
 
     def check_settings(self) -> None:
         super().check_settings()

@@ -98,9 +98,9 @@ class Embedded:
         return self._out(xp.reshape(xp.concat(parts, axis=-1), (images, rows, self.shape[-1])))
 
     def nonzero(self) -> Bool[Array, "*B N"]:
-        """Which descriptors have an embedding that is not the zero vector.
+        """Whether the embedding of each descriptor is not the zero vector.
 
-        Padded rows are zero, and descriptors that coincide with each of their active anchors.
+        It is zero for padded rows, and for descriptors that coincide with each of their active anchors.
         """
         xp = namespace(self._x)
         off_anchor = self._squared_lengths(slice(None), slice(None)) > 0
@@ -108,7 +108,7 @@ class Embedded:
         return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
 
     def active(self) -> Bool[Array, "*B N n"]:
-        """Which anchors have a coefficient other than 0 for a descriptor: its row of Phi is zero elsewhere."""
+        """Whether each anchor has a nonzero coefficient for each descriptor, whose row of Phi is zero elsewhere."""
         active = self._a[0] != 0
         for a in self._a[1:]:
             active = active | (a != 0)

@@ -136,7 +136,7 @@ class Quadratic(Term):
     def pool(self, xt: Rows, v: Anchors, a: Coefficients) -> Float[Array, "B n u"]:
         # sum a (x - v)(x - v)' = sum a x x' - (sum a x) v' - v (sum a x)' + (sum a) v v', upper triangles only
         xp = namespace(a)
-        i, j = _upper_indices(v)
+        i, j = (like(indices, v, dtype=xp.int64) for indices in _triangle(v.shape[1]))
         second = xp.matrix_transpose(_upper_products(xt) @ a)
         first = xp.matrix_transpose(xt @ a)
         total = xp.sum(a, axis=-2)[..., None]
@@ -221,12 +221,6 @@ def _workspace(shape: tuple[int, ...], reference: Array) -> Array:
     if kept is None or kept.dtype != reference.dtype or kept.size < size:
         kept = _memory.block = np.empty(size, reference.dtype)
     return kept[:size].reshape(shape)
-
-
-def _upper_indices(v: Anchors) -> tuple[Array, Array]:
-    xp = namespace(v)
-    rows, columns = _triangle(v.shape[1])
-    return like(rows, v, dtype=xp.int64), like(columns, v, dtype=xp.int64)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Local features: an image becomes a set of descriptors with geometry.
+"""Local features of an image: a set of descriptors with geometry.
 
 HessianAffine(max_features=1000).extract("photo.jpg")           the paper's features: Hessian-affine RootSIFT
 make_extractor("map", network="net.onnx").extract("photo.jpg")  features of any convolutional network

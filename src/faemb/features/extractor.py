@@ -1,4 +1,4 @@
-"""The interface of all extractors: an image becomes its local features.
+"""The interface of all extractors, which compute the local features of an image.
 
 An extractor is a component: its constructor's keywords are its settings. The fingerprint of the settings, and of the
 network's weights where there is one, is stored with features and vectors.

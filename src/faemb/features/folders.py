@@ -1,4 +1,4 @@
-"""Finding image files: those named, and those in the folders named."""
+"""Search for image files: given files, and those in given folders."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
 
 def find_images(places: Iterable[AnyPath]) -> Found:
-    """Every file named, and every image in the folders named and their subfolders, each once.
+    """Every given file, and every image in the given folders and their subfolders, each once.
 
     Images in folders are recognised by suffix and sorted by name. Hidden files and folders are skipped; links are
     followed, except to a folder that contains them.
@@ -42,7 +42,7 @@ def find_images(places: Iterable[AnyPath]) -> Found:
 
 
 def find_some(places: Sequence[AnyPath]) -> Found:
-    """As `find_images`; an error if there are none."""
+    """The same as `find_images`; an error if there are no images."""
     if not places:
         raise InputError("no files or folders are given; expected images")
     found = find_images(places)

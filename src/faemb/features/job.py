@@ -97,7 +97,11 @@ def extract_folder(
     progress("features", 0, len(targets))
     workers = min(workers, len(targets))
     for done, (target, outcome) in enumerate(spread(ExtractToFile(extractor), targets, jobs=workers), 1):
-        _count(summary, target, outcome)
+        if isinstance(outcome, Extracted):
+            summary.features += outcome.features
+            summary.up_to_date += not outcome.fresh
+        else:
+            summary.failed.append(about(target.image, outcome))
         progress("features", done, len(targets))
     summary.seconds = time.monotonic() - start
     return summary
@@ -110,11 +114,3 @@ def content_hash(path: Path) -> str:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _count(summary: Summary, target: Target, outcome: Extracted | Exception) -> None:
-    if isinstance(outcome, Extracted):
-        summary.features += outcome.features
-        summary.up_to_date += not outcome.fresh
-    else:
-        summary.failed.append(about(target.image, outcome))

@@ -15,7 +15,7 @@ from faemb.errors import InputError
 from faemb.features.region import checked_box
 
 ANY_SIZE = (1 << 31, 1 << 31)
-"""Stands for an unknown image size when a box is checked."""
+"""Used for an unknown image size when a box is checked."""
 
 
 @dataclass(frozen=True, eq=False)

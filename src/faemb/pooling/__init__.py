@@ -18,16 +18,7 @@ from faemb.settings import require_choice
 
 POOLINGS = ("sum", "democratic", "sinkhorn", "gmp")
 
-__all__ = [
-    "POOLINGS",
-    "TOLERANCE",
-    "Democratic",
-    "Gram",
-    "democratic",
-    "generalised_max",
-    "sinkhorn",
-    "weights",
-]
+__all__ = ["POOLINGS", "TOLERANCE", "Democratic", "Gram", "democratic", "generalised_max", "sinkhorn", "weights"]
 
 
 def weights(

@@ -76,12 +76,15 @@ def _until_broken(
     task: Callable[[Item], Result], items: Iterator[Item], workers: int, suspects: list[Item], ahead: int = _IN_FLIGHT
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Run until the items end or a worker dies; then the submitted items are added to `suspects`."""
-    executor = _executor(task, workers)
+    if os.name == "posix":
+        resource_tracker.ensure_running()  # before interrupts are blocked: starting it would unblock them
+    executor: Any = ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=_install, initargs=(task, os.getpid()))
     flying: dict[Future[Result], Item] = {}
     try:
         while True:
             for item in islice(items, ahead * workers - len(flying)):
-                flying[_submitted(executor, item)] = item
+                with _interrupts_blocked():  # the first call of submit starts the workers
+                    flying[executor.submit(_run, item)] = item
             if not flying:
                 return
             for done in wait(flying, return_when=FIRST_COMPLETED).done:
@@ -89,7 +92,9 @@ def _until_broken(
                 if isinstance(error, BrokenProcessPool):
                     suspects.extend(flying.values())
                     return
-                yield flying.pop(done), _outcome(done)
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield flying.pop(done), done.result() if error is None else error
     except BrokenProcessPool:  # raised by submit
         suspects.extend([*flying.values(), item])
     finally:
@@ -113,27 +118,6 @@ def _stop(executor: Any) -> None:
         while True:
             executor._work_ids.get_nowait()
     executor.shutdown(wait=True, kill_workers=True)
-
-
-def _outcome(future: "Future[Any]") -> Any:
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if isinstance(error, Exception):
-        return error
-    raise error
-
-
-def _executor(task: Callable[[Any], Any], workers: int) -> Any:
-    if os.name == "posix":
-        resource_tracker.ensure_running()  # before interrupts are blocked: starting it would unblock them
-    return ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=_install, initargs=(task, os.getpid()))
-
-
-def _submitted(executor: Any, item: Any) -> "Future[Any]":
-    with _interrupts_blocked():  # the first call of submit starts the workers
-        future: Future[Any] = executor.submit(_run, item)
-        return future
 
 
 @contextmanager

@@ -74,11 +74,7 @@ def _descend(problem: "AnchorProblem", anchors: np.ndarray, steps: int) -> tuple
         hessp=lambda v, p: problem.curvature(v.reshape(shape), p.reshape(shape)).ravel(),
         method="trust-ncg",
         # The first radius lets one step move every anchor by about a tenth of the data's spread.
-        options={
-            "maxiter": steps,
-            "initial_trust_radius": problem.radius,
-            "max_trust_radius": 10 * problem.radius,
-        },
+        options={"maxiter": steps, "initial_trust_radius": problem.radius, "max_trust_radius": 10 * problem.radius},
     )
     return result.x.reshape(shape), float(result.fun)
 

@@ -15,24 +15,17 @@ def kmeans_anchors(x: Float[Array, "m d"], count: int, *, seed: int, restarts: i
     from sklearn.exceptions import ConvergenceWarning
 
     samples = to_numpy(x)
-    require_enough(samples.shape[0], count)
+    if len(samples) < count:
+        raise InputError(
+            f"{len(samples)} training descriptors cannot place {count} anchors; give more, or ask for fewer"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         try:
             model = KMeans(count, n_init=restarts, random_state=seed).fit(samples)
         except ConvergenceWarning as warning:
-            raise _too_few_distinct(samples, count) from warning
+            raise InputError(
+                f"the {len(samples)} training descriptors hold only {len(np.unique(samples, axis=0))} distinct "
+                f"vectors, too few for {count} anchors; add images, or ask for fewer anchors"
+            ) from warning
     return like(model.cluster_centers_, x)
-
-
-def require_enough(given: int, count: int) -> None:
-    if given < count:
-        raise InputError(f"{given} training descriptors cannot place {count} anchors; give more, or ask for fewer")
-
-
-def _too_few_distinct(samples: np.ndarray, count: int) -> InputError:
-    distinct = len(np.unique(samples, axis=0))
-    return InputError(
-        f"the {len(samples)} training descriptors hold only {distinct} distinct vectors, too few for {count} anchors; "
-        "add images, or ask for fewer anchors"
-    )

@@ -13,7 +13,7 @@ from faemb.linear_algebra import squared_distances
 class Nearest(Coding):
     """a_j(x) = 1 for the nearest anchor, 0 for the others: the sum-to-one coding with one non-zero entry [DC17, Eq. 6].
 
-    Of equally near anchors (duplicates) the first is taken.
+    Among equally near anchors (duplicates) the first is used.
     """
 
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:

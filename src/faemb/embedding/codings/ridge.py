@@ -4,7 +4,7 @@
 
 With B = (V V' + mu a(x) I)^-1 the solution is g = B (V x - lambda 1). The matrix depends on x through one number
 only, so a single eigendecomposition of V V' serves every descriptor. V holds the anchors as rows (n x d). Since the
-coefficients sum to one, the origin is free: it is put on the first anchor, so that anchors that coincide are zeros.
+coefficients sum to one, the origin can be chosen: it is the first anchor, so that anchors that coincide are zeros.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Ridge(Coding):
         return xp.zeros_like(g) + xp.sum(g * g, axis=1, keepdims=True)
 
     def _gram_eigen(self, x: Array) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-        """In float64: the small eigenvalues decide how far the coefficients spread."""
+        """Eigenvalues and eigenvectors of V V', in float64: small eigenvalues decide how large coefficients are."""
         xp = namespace(x)
         anchors = float64(self.anchors) - float64(self.anchors[0])
         spectrum, basis = xp.linalg.eigh(anchors @ anchors.T)

@@ -32,11 +32,11 @@ class WeightedL1:
         """The optimal coefficients, in float64."""
         xp = namespace(x)
         gram, q, costs = self._problem(x, costs)
-        solution = self._start(q)
+        solution = xp.zeros_like(q) + (1 / q.shape[1] if self.sum_to_one else 0)
         if q.shape[0] == 0:
             return solution
         best = xp.full_like(q[:, 0], xp.inf)
-        accepted = _TOLERANCE * self._scale(gram, costs)
+        accepted = _TOLERANCE * max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
         todo = xp.arange(q.shape[0], device=q.device)
         # The first attempt runs in the precision of x; the few descriptors that it does not solve get the full one.
         split = xp.astype(solution, x.dtype)
@@ -63,9 +63,6 @@ class WeightedL1:
     def _problem(self, x: Array, costs: Array) -> tuple[Array, Array, Array]:
         anchors = float64(self.anchors)
         return anchors @ anchors.T, float64(x) @ anchors.T, float64(costs)
-
-    def _start(self, q: Float[Array, "N n"]) -> Float[Array, "N n"]:
-        return namespace(q).zeros_like(q) + (1 / q.shape[1] if self.sum_to_one else 0)
 
     def _admm(
         self, gram: Array, q: Array, costs: Array, split: Array, attempt: int
@@ -154,10 +151,6 @@ class WeightedL1:
         out = xp.zeros_like(q)
         out[xp.arange(q.shape[0], device=q.device)[:, None], columns] = answer
         return out
-
-    def _scale(self, gram: Array, costs: Array) -> float:
-        xp = namespace(gram)
-        return max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
 
 
 def _step_size(curvature: float, cost: float, attempt: int) -> float:

@@ -66,7 +66,11 @@ class _Grid(_NetworkExtractor):
         if self.max_features is not None:
             require_whole("max_features", self.max_features, 1)
         require_whole("least", self.least, 1)
-        self._require_any_size()
+        fixed = self.network.input_size
+        if fixed is not None and list(self.scales) != [1]:
+            raise InputError(
+                f"scales is {self.scales!r}; this network takes {fixed[0]} x {fixed[1]} only: use scales=(1.0,)"
+            )
 
     def describe(self, image: Image) -> LocalFeatures:
         maps = [self._map(image, scale) for scale in self.scales]
@@ -86,13 +90,6 @@ class _Grid(_NetworkExtractor):
         rgb = image.rgb()
         size = self.network.size_for(rgb.shape[1] * scale, rgb.shape[0] * scale, self.least)
         return self.as_map(self.network.run(self.network.prepare(rgb, size)[None]), size)
-
-    def _require_any_size(self) -> None:
-        fixed = self.network.input_size
-        if fixed is not None and list(self.scales) != [1]:
-            raise InputError(
-                f"scales is {self.scales!r}; this network takes {fixed[0]} x {fixed[1]} only: use scales=(1.0,)"
-            )
 
 
 class CnnMap(_Grid):

@@ -1,4 +1,4 @@
-"""A network in an ONNX file as a component: preprocessing is its settings, the file's bytes are what it has learned.
+"""A network in an ONNX file as a component: its settings are the preprocessing, its learned data the bytes of the file.
 
 So a saved model contains the network, and a fingerprint covers its weights.
 """
@@ -76,7 +76,7 @@ class Network(Component):
         return network
 
     def check_settings(self) -> None:
-        """Raise an error for a setting that cannot be used, or not with this program."""
+        """Raise an error for a setting that cannot be used at all, or with this program."""
         check_preprocessing(self.settings())
         if self.threads is not None:
             require_whole("threads", self.threads, 1)
@@ -91,7 +91,7 @@ class Network(Component):
 
     @property
     def input_size(self) -> Size | None:
-        """The only input size, by the settings or the program; None: any."""
+        """The only input size, from the settings or the program; None: any size."""
         if self.size is not None:
             width, height = self.size
             return int(width), int(height)
@@ -126,7 +126,7 @@ class Network(Component):
         return {name: value for name, value in self.__dict__.items() if name != "_sessions"}
 
     def clone(self) -> "Network":
-        """With the program, which `fit` could not compute again."""
+        """An unfitted copy, but with the program, which `fit` cannot compute."""
         copy = super().clone()
         if self.is_fitted:
             copy.program_ = self.program_

@@ -1,4 +1,4 @@
-"""Preprocessing: how an image becomes the input of a network, as given in `net.json` beside `net.onnx`.
+"""Preprocessing: the conversion of an image to the input of a network, as given in `net.json` beside `net.onnx`.
 
 input = (pixel - mean) / std        pixels 0..255, resized first, in the order (3, height, width)
 
@@ -76,9 +76,9 @@ def per_channel(value: PerChannel) -> Float[np.ndarray, "3"]:
 
 
 def resized(pixels: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "h w 3"]:
-    """Averages along an axis that shrinks, interpolates along one that grows; the image's edges stay its edges.
+    """Area averages along an axis that shrinks, linear interpolation along one that grows.
 
-    First all shrinking, then all growing, since OpenCV does not average if one of the axes grows.
+    Axes that shrink are resized first, since OpenCV does not average if one of the axes grows.
     """
     height, width = pixels.shape[:2]
     smaller = (min(size[0], width), min(size[1], height))

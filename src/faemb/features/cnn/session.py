@@ -101,18 +101,13 @@ def _runtime() -> Any:
 
 def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
     options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads or _threads_of_this_process()
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # set in worker processes
+    options.intra_op_num_threads = threads or (int(given) if given.isdigit() else 0)  # 0: all cores
     options.log_severity_level = 4  # errors are raised, not printed as well
     options.enable_mem_pattern = False  # only useful for inputs of one size, and DirectML does not support it
     if careful:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     return options
-
-
-def _threads_of_this_process() -> int:
-    """OMP_NUM_THREADS, which is set in worker processes; 0: all cores."""
-    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(given) if given.isdigit() else 0
 
 
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:

@@ -49,7 +49,7 @@ def hloc_names(path: AnyPath) -> list[str]:
 
 
 def read_hloc(path: AnyPath) -> Iterator[tuple[str, LocalFeatures]]:
-    """The name and the features of each image, read one at a time; another file is refused before the first."""
+    """The name and the features of each image, read one at a time; a file of another kind is refused at once."""
     return _each(path, hloc_names(path))
 
 
@@ -77,7 +77,14 @@ def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]
 
 def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     source = f"{path}, image {name!r}"
-    arrays, fingerprint = _read_image(file, name, path)
+    with damage_explained(path, source):
+        if name + KEYPOINTS not in file:
+            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
+        group = file[name]
+        if "descriptors" not in group:
+            raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
+        arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
+        fingerprint = _read_fingerprint(group)
     return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
@@ -102,18 +109,6 @@ def _shapes(arrays: Arrays, count: int, source: str) -> Float[np.ndarray, "N 2 2
     for values, name in ((scales, "scales"), (degrees, "oris")):
         require_shape(values, (count,), name, source)
     return discs(scales, np.deg2rad(degrees))
-
-
-def _read_image(file: Any, name: str, path: AnyPath) -> tuple[Arrays, str]:
-    source = f"{path}, image {name!r}"
-    with damage_explained(path, source):
-        if name + KEYPOINTS not in file:
-            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
-        group = file[name]
-        if "descriptors" not in group:
-            raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
-        arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
-        return arrays, _read_fingerprint(group)
 
 
 def _read_dataset(dataset: Any, name: str, source: str) -> np.ndarray:

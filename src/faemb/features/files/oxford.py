@@ -16,7 +16,7 @@ The files have no scores, so all are 0, and no image size. (0, 0) is the centre 
 """
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from faemb.errors import FormatError
 from faemb.features.files.reading import CURE, MOST_COLUMNS, UNKNOWN_SIZE, file_bytes, require_finite
@@ -35,7 +35,7 @@ def read_oxford(path: AnyPath) -> LocalFeatures:
     rows = values[2:].reshape(count, GEOMETRY + dimension)
     require_finite(rows, "rows", source)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        _require_ellipses(_is_ellipse(rows[:, 2:5]), source)
+        _require_ellipses(rows[:, 2:5], source)
         frames = frames_from(rows[:, :2], _shapes(rows[:, 2:5]))
         descriptors = rows[:, GEOMETRY:].astype(np.float32)
     require_finite(frames, "geometry", source)
@@ -77,12 +77,9 @@ def _require_all_rows(given: int, dimension: int, count: int, source: str) -> No
         )
 
 
-def _is_ellipse(form: Float[np.ndarray, "N 3"]) -> Bool[np.ndarray, " N"]:
+def _require_ellipses(form: Float[np.ndarray, "N 3"], source: str) -> None:
     a, b, c = form.T
-    return (a > 0) & (c > 0) & (a * c - b * b > 0)
-
-
-def _require_ellipses(fit: Bool[np.ndarray, " N"], source: str) -> None:
+    fit = (a > 0) & (c > 0) & (a * c - b * b > 0)
     if not fit.all():
         raise FormatError(
             f"{source} is damaged: the a, b, c of row {int(np.argmin(fit)) + 1} do not give an ellipse; "

@@ -26,7 +26,13 @@ def read_records(path: AnyPath, before: int, component: str, empty_dimension: in
             f"{layout.itemsize} bytes; {CURE}"
         )
     records = np.frombuffer(raw, layout)
-    _require_one_dimension(records["dimension"], path)
+    dimensions = records["dimension"]
+    odd = np.flatnonzero(dimensions != dimensions[:1])
+    if len(odd):
+        raise FormatError(
+            f"{path} is damaged: record {odd[0] + 1} declares {dimensions[odd[0]]} components, the first "
+            f"{dimensions[0]}; {CURE}"
+        )
     return records
 
 
@@ -40,12 +46,3 @@ def _first_dimension(raw: bytes, offset: int, path: AnyPath) -> int:
             f"expected 1 to {MOST_COLUMNS}: {CURE}"
         )
     return dimension
-
-
-def _require_one_dimension(dimensions: np.ndarray, path: AnyPath) -> None:
-    odd = np.flatnonzero(dimensions != dimensions[:1])
-    if len(odd):
-        raise FormatError(
-            f"{path} is damaged: record {odd[0] + 1} declares {dimensions[odd[0]]} components, the first "
-            f"{dimensions[0]}; {CURE}"
-        )

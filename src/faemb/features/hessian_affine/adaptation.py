@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from faemb.features.hessian_affine.patches import sampled
+from faemb.features.hessian_affine.patches import disc_weights, sampled
 
 WINDOW = 19
 MAX_ANISOTROPY = 6.0
@@ -33,40 +33,23 @@ def adapted(
     """
     shapes, converged = np.tile(np.eye(2), (len(which), 1, 1)), np.zeros(len(which), bool)
     order = np.argsort(which, kind="stable")  # groups the features of each level
-    for start in range(0, len(order), _BLOCK):
-        rows = order[start : start + _BLOCK]
-        shapes[rows], converged[rows] = _iterate(
-            levels, which[rows], centres[rows], steps[rows], iterations=iterations, convergence=convergence
-        )
-    return shapes, converged
-
-
-def _iterate(
-    levels: Sequence[np.ndarray],
-    which: np.ndarray,
-    centres: np.ndarray,
-    steps: np.ndarray,
-    *,
-    iterations: int,
-    convergence: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    shapes, converged = np.tile(np.eye(2), (len(which), 1, 1)), np.zeros(len(which), bool)
     before = np.ones(len(which))
-    active = np.arange(len(which))
-    for _ in range(iterations):
-        windows = sampled(levels, which[active], centres[active], shapes[active] * steps[active, None, None], WINDOW)
-        moments = second_moments(windows)
-        textured = moments[:, 0] + moments[:, 2] > _FLAT
-        stretch, roundness = inverse_root(np.where(textured[:, None], moments, [1.0, 0.0, 1.0]))
-        shapes[active] = shapes[active] @ stretch
-        error = 1 - roundness
-        done = textured & (error < convergence) & (before[active] < convergence)
-        usable = textured & (anisotropy(shapes[active]) <= MAX_ANISOTROPY)
-        converged[active[done & usable]] = True
-        before[active] = error
-        active = active[usable & ~done]
-        if not len(active):
-            break
+    for start in range(0, len(order), _BLOCK):
+        active = order[start : start + _BLOCK]
+        for _ in range(iterations):
+            spread = shapes[active] * steps[active, None, None]
+            moments = second_moments(sampled(levels, which[active], centres[active], spread, WINDOW))
+            textured = moments[:, 0] + moments[:, 2] > _FLAT
+            stretch, roundness = inverse_root(np.where(textured[:, None], moments, [1.0, 0.0, 1.0]))
+            shapes[active] = shapes[active] @ stretch
+            error = 1 - roundness
+            done = textured & (error < convergence) & (before[active] < convergence)
+            usable = textured & (anisotropy(shapes[active]) <= MAX_ANISOTROPY)
+            converged[active[done & usable]] = True
+            before[active] = error
+            active = active[usable & ~done]
+            if not len(active):
+                break
     return shapes, converged
 
 
@@ -74,7 +57,7 @@ def second_moments(windows: Float[np.ndarray, "N n n"]) -> Float[np.ndarray, "N 
     """Weighted sums of gx gx, gx gy, gy gy over each window; central differences, without the outermost pixels."""
     gx = windows[:, 1:-1, 2:] - windows[:, 1:-1, :-2]
     gy = windows[:, 2:, 1:-1] - windows[:, :-2, 1:-1]
-    weight = _weight(windows.shape[1])[1:-1, 1:-1].ravel()
+    weight = disc_weights(windows.shape[1])[1:-1, 1:-1].ravel()
     gx, gy = gx.reshape(-1, len(weight)), gy.reshape(-1, len(weight))
     return np.stack([(gx * gx) @ weight, (gx * gy) @ weight, (gy * gy) @ weight], axis=1).astype(np.float64)
 
@@ -100,10 +83,3 @@ def anisotropy(shapes: Float[np.ndarray, "N 2 2"]) -> Float[np.ndarray, " N"]:
     twice = 2 * np.abs(np.linalg.det(shapes))
     difference = np.sqrt(np.maximum(squares**2 - twice**2, 0))
     return np.sqrt((squares + difference) / np.maximum(squares - difference, 1e-30))
-
-
-def _weight(side: int) -> Float[np.ndarray, "n n"]:
-    """A Gaussian whose standard deviation is half the radius, limited to a disc."""
-    k = np.arange(side, dtype=np.float32) - side // 2
-    squared = k[:, None] ** 2 + k**2
-    return np.exp(-squared / (2 * (side / 4) ** 2)) * (squared <= (side // 2) ** 2)

@@ -80,10 +80,7 @@ def local_extrema(responses: Responses, threshold: float) -> tuple[Int[np.ndarra
 
 
 def refined(
-    responses: Responses,
-    rows: Int[np.ndarray, " N"],
-    columns: Int[np.ndarray, " N"],
-    edge_ratio: float,
+    responses: Responses, rows: Int[np.ndarray, " N"], columns: Int[np.ndarray, " N"], edge_ratio: float
 ) -> tuple[Float[np.ndarray, " M"], ...]:
     """y, x, scale offset and response of the extrema whose fit settles within a few moves, in order of position."""
     height, width = responses[1].shape

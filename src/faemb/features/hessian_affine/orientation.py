@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 from jaxtyping import Float, Int
 
-from faemb.features.hessian_affine.patches import Gradients
+from faemb.features.hessian_affine.patches import Gradients, disc_weights
 
 BINS = 36
 PEAK = 0.8
@@ -28,10 +28,11 @@ def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
     count, side = gradients.x.shape[:2]
     if not count:
         return np.zeros((0, BINS))
-    inside, weight = _weights(side)
+    weight = disc_weights(side).ravel()
+    inside = np.flatnonzero(weight)
     x, y = (part.reshape(count, -1)[:, inside] for part in gradients)
     magnitude, angle = cv2.cartToPolar(x, y)
-    magnitude *= weight
+    magnitude *= weight[inside]
     position = angle * np.float32(BINS / (2 * np.pi))
     lower = np.floor(position)
     share = (position - lower).ravel()
@@ -39,18 +40,7 @@ def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
     second = first + 1 - BINS * (first % BINS == BINS - 1)
     flat = magnitude.ravel()
     histogram = np.bincount(first, flat * (1 - share), count * BINS) + np.bincount(second, flat * share, count * BINS)
-    return _smoothed(histogram.reshape(count, BINS))
-
-
-def _smoothed(histogram: Float[np.ndarray, "N b"]) -> Float[np.ndarray, "N b"]:
+    histogram = histogram.reshape(count, BINS)
     for _ in range(_SMOOTHINGS):
         histogram = (np.roll(histogram, 1, axis=1) + histogram + np.roll(histogram, -1, axis=1)) / 3
     return histogram
-
-
-def _weights(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Flat indices of the pixels in the disc, and their Gaussian weights."""
-    k = np.arange(side, dtype=np.float32) - side // 2
-    squared = (k[:, None] ** 2 + k**2).ravel()
-    inside = np.flatnonzero(squared <= (side // 2) ** 2)
-    return inside, np.exp(-squared[inside] / (2 * (side / 4) ** 2))

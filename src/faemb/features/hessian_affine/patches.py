@@ -1,6 +1,6 @@
 """Patches: described regions, normalised so that their ellipses become discs; and their gradients.
 
-A patch has a blur of 1.5 of its own pixels, whatever the size of its region. It is sampled from the coarsest
+Every patch has a blur of 1.5 of its own pixels, independent of the size of its region. It is sampled from the coarsest
 scale-space octave with no more blur than that, and the remaining blur is applied to the patch.
 """
 
@@ -97,6 +97,13 @@ def blur_matrices(side: int, sigma: float) -> tuple[Float[np.ndarray, "n n"], Fl
         smooth = np.exp(-((k[:, None] - k) ** 2) / (2 * sigma**2))
         smooth /= smooth.sum(axis=1, keepdims=True)
     return smooth.astype(np.float32), np.asarray(np.gradient(smooth, axis=0), np.float32)
+
+
+def disc_weights(side: int) -> Float[np.ndarray, "n n"]:
+    """A Gaussian whose standard deviation is half the radius, limited to a disc."""
+    k = np.arange(side, dtype=np.float32) - side // 2
+    squared = k[:, None] ** 2 + k**2
+    return np.exp(-squared / (2 * (side / 4) ** 2)) * (squared <= (side // 2) ** 2)
 
 
 def _coarsest(from_: Sequence[Source], steps: Float[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:

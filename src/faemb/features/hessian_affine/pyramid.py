@@ -55,6 +55,6 @@ def blurred(image: Float[np.ndarray, "H W"], sigma: float) -> Float[np.ndarray, 
 
 
 def _step(sigma: float, k: int, per_octave: int) -> float:
-    """The blur that takes level k to level k + 1: variances add."""
+    """The blur between level k and level k + 1, since variances add."""
     below, above = (sigma * 2.0 ** (level / per_octave) for level in (k, k + 1))
     return float((above**2 - below**2) ** 0.5)

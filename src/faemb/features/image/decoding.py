@@ -1,4 +1,4 @@
-"""From a file to levels with Pillow's decoders: size limits, EXIF orientation, and every fault as one InputError.
+"""Decoding of image files to levels with Pillow: size limits, EXIF orientation, and every fault as one InputError.
 
 The size is checked in the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth of
 its size where that is still at least the reduced size. By Pillow's mode:
@@ -50,7 +50,9 @@ def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]
 
 def decoded(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
     """Levels and size as stored in the file, and its orientation; Pillow's copy is freed on return."""
-    image = opened(stream, name)
+    head = stream.read(256)
+    stream.seek(0)
+    image = decoder_for(head, name)(stream)  # reads the header only
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name)
     return pixels, size, orientation_of(image)
@@ -88,13 +90,6 @@ def faults(name: str) -> Iterator[None]:
             f"{name} cannot be decoded: {reason(error)}; it is damaged, truncated or of a rare kind: copy or download "
             "it again, or save it as PNG"
         ) from error
-
-
-def opened(stream: BinaryIO, name: str) -> ImageFile:
-    """Only the header is read."""
-    head = stream.read(256)
-    stream.seek(0)
-    return decoder_for(head, name)(stream)
 
 
 def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> None:
@@ -137,7 +132,7 @@ def deep_values(image: PIL.Image.Image, name: str) -> np.ndarray:
 
 
 def opaque(image: PIL.Image.Image) -> PIL.Image.Image:
-    """In mode L or RGB; transparent pixels are blended with white."""
+    """The image in mode L or RGB; transparent pixels are blended with white."""
     mode, layered_mode = ("L", "LA") if image.mode in GREY_MODES else ("RGB", "RGBA")
     if image.has_transparency_data:
         layered = image if image.mode == layered_mode else image.convert(layered_mode)
@@ -150,14 +145,14 @@ def opaque(image: PIL.Image.Image) -> PIL.Image.Image:
 def resized(
     image: PIL.Image.Image, size: tuple[int, int], box: tuple[float, float, float, float] | None
 ) -> PIL.Image.Image:
-    """`box` is the part to use: where a JPEG's side is not a multiple of 8, its draft's last pixel is not all image."""
+    """`box` is the part to use: if a JPEG's side is not a multiple of 8, its draft's last pixel is partly padding."""
     if image.size == size:
         return image
     return image.resize(size, PIL.Image.Resampling.LANCZOS, box=box, reducing_gap=3.0)
 
 
 def array_from(image: PIL.Image.Image) -> np.ndarray:
-    """Converted in bands of rows: np.asarray of a large image needs three times its memory and is slow."""
+    """The pixels, converted in bands of rows: np.asarray of a large image needs three times its memory and is slow."""
     width, height = image.size
     pixel = np.asarray(image.crop((0, 0, 1, 1)))
     pixels = np.empty((height, width, *pixel.shape[2:]), pixel.dtype)

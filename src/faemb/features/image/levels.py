@@ -19,7 +19,7 @@ Levels = UInt8[np.ndarray, "_ _ ..."] | Float32[np.ndarray, "_ _ ..."]
 MOST_SIDE = 32_766
 """The longest side after reduction: OpenCV addresses pixels with 16 bits when it samples patches."""
 TOLERANCE = 1e-3
-"""How far a float may lie outside 0..1, as resampling can cause; it is clipped."""
+"""Distance by which a float may lie outside 0..1, as after resampling; it is clipped."""
 
 
 def levels_from(array: np.ndarray, name: str) -> Levels:
