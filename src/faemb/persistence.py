@@ -29,7 +29,7 @@ from safetensors.numpy import save_file
 from faemb import persistence_version_1
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FaembError, FormatError, InputError, reason
 from faemb.runtime.storage import replacing
 
 FORMAT = "faemb-model"
@@ -113,7 +113,7 @@ def _built(
     except _OtherNumbersError as error:
         raise FormatError(f"{path} was made by faemb {made_by} ({error}); {_cure(made_by)}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
-        raise FormatError(f"{path} does not hold a model ({_line(error)}); restore it or fit again") from error
+        raise FormatError(f"{path} does not hold a model ({reason(error)}); restore it or fit again") from error
 
 
 def fingerprint(component: Component) -> str:
@@ -245,7 +245,3 @@ def _damaged(path: str | os.PathLike[str]) -> FormatError:
 
 def _cure(made_by: str) -> str:
     return f'fit again, or use: pip install "faemb=={made_by}"'
-
-
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
