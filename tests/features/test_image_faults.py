@@ -102,7 +102,7 @@ def test_paths_that_lead_to_no_image(tmp_path):
     (tmp_path / "link.jpg").symlink_to(tmp_path / "gone.jpg")
     assert_refused(tmp_path / "link.jpg", "there is no file")
     assert_refused(str(tmp_path / ("a" * 300)), "cannot be opened: File name too long; check the path")
-    with pytest.raises(InputError, match="cannot be opened: .*embedded null (byte|character)"):
+    with pytest.raises(InputError, match=r"cannot be opened: .*embedded null (byte|character)"):
         read_image("a\0b.jpg")
     with pytest.raises(InputError, match="there is no file ''"):
         read_image("")
