@@ -319,7 +319,7 @@ class TestShowFeatures:
         [
             ("gone.png", [], "there is no file 'gone.png'"),
             ("photos", [], "photos is a folder"),
-            ("text.png", [], "text.png is no image"),
+            ("text.png", [], "text.png is not an image"),
             ("photos/a.png", ["--box", "1,2,3"], "expected x1,y1,x2,y2"),
             ("photos/a.png", ["--box", "a,b,c,d"], "expected x1,y1,x2,y2"),
             ("photos/a.png", ["--box", "nan,0,9,9"], "four finite numbers"),
