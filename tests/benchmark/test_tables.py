@@ -43,7 +43,8 @@ def in_one_thread(one_thread: None) -> None:
 def place(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("bench")
     rendered(place / "holidays")
-    pictures(place / "learning", range(100, 109), (160, 120))
+    # Eight bits that nine images teach give a mAP of 31 to 81, depending on the seed; of 24 images, 63 to 100.
+    pictures(place / "learning", range(100, 124), (160, 120))
     return place
 
 
@@ -88,8 +89,7 @@ def test_every_table(bench, place, name, tmp_path):
         assert len({str(dict(row.settings)) for row in run.rows}) == len(asked)
     assert all(0 <= row.measures["mAP"] <= 100 for row in run.rows)
     best = max(row.measures["mAP"] for row in run.rows)
-    # By chance it would be about 20; codes of a few bits that a few images teach vary with versions of libraries.
-    assert best > (30 if name == "binary" else 50)
+    assert best > 60  # by chance it would be about 20
     assert Run.load(run.save(tmp_path)) == run
 
 
