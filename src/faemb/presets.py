@@ -9,7 +9,8 @@ VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Name
 """
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import dropwhile
+from typing import Any, NamedTuple
 
 from faemb.embedding import VLAD, VLAT, Embedding, FAemb, FastFAemb, Fisher, Triangulation
 from faemb.encoder import Encoder
@@ -106,6 +107,9 @@ PUBLISHED = tuple(
 COLLECTION = {"small": 8, "medium": 16}
 """Number of anchors of F-FAemb on 32 dimensions, with unit residuals and a relative floor: best of both variants."""
 
+_ROWS = 10.0
+"""Descriptors per dimension that teach the whitening of these presets."""
+
 BEST = "best"
 """Best of an ablation on two benchmarks: longer descriptors, fewer components dropped, more rows for the whitening."""
 
@@ -130,24 +134,45 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
     return Encoder(**{**settings, **changes})
 
 
-SMALLER = ((16, 32), (8, 32), (4, 32), (2, 32), (2, 16), (1, 16), (1, 8))
-"""Anchors and dimensions of smaller and smaller encoders, for few learning descriptors."""
-LEAST_ROWS = 1.0
-"""Number of descriptors per dimension of the embedding, below which a smaller encoder is better."""
+class Size(NamedTuple):
+    """Size of an encoder of a collection, and the number of descriptors from which it is the best one to learn."""
+
+    n_anchors: int
+    dimension: int
+    least_descriptors: int
+
+
+SIZES = (
+    Size(8, 64, 250_000),
+    Size(16, 32, 126_000),
+    Size(8, 32, 63_000),
+    Size(4, 32, 32_000),
+    Size(4, 24, 5_000),
+    Size(1, 24, 900),
+    Size(1, 16, 136),
+    Size(1, 8, 0),
+)
+"""Largest first. Photographs that a model has learned from are found as well with these sizes as with larger ones, which
+take longer to learn (docs/collection.md)."""
 
 
 def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
-    """This encoder of a collection's preset, or the largest smaller one for which there are enough descriptors."""
+    """This encoder of a collection's preset, or a smaller one if there are few descriptors to learn from.
+
+    A smaller one discards no components: the leading components of few images tell these very images apart.
+    """
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
-    if own not in SMALLER:
+    sizes = dropwhile(lambda size: (size.n_anchors, size.dimension) != own, SIZES)
+    chosen = next((size for size in sizes if size.least_descriptors <= descriptors), None)
+    if chosen is None or (chosen.n_anchors, chosen.dimension) == own:
         return encoder
-    steps = SMALLER[SMALLER.index(own) :]
-    enough = [(n, d) for n, d in steps if LEAST_ROWS * n * d * (d + 1) / 2 <= descriptors]
-    n_anchors, dimension = (enough or steps[-1:])[0]
-    changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": dimension}
+    changes: dict[str, Any] = {
+        "embedding__n_anchors": chosen.n_anchors,
+        "projection__dimension": chosen.dimension,
+        "whitening_rows": min(encoder.whitening_rows, _ROWS),
+    }
     if encoder.whitening is not None:
-        # With one anchor nothing is discarded: the leading components are the whole vector.
-        changes["whitening__discard"] = _half_of_a_cell(dimension) if n_anchors > 1 else 0
+        changes["whitening__discard"] = 0
     return encoder.set_params(**changes)
 
 
@@ -158,7 +183,7 @@ def _own(name: str) -> dict[str, Any]:
         "embedding": FastFAemb(8 if best else COLLECTION[name], unit_residuals=True),
         "projection": Projection(dimension, unit_after=True),
         "whitening": Whitening(discard=_half_of_a_cell(dimension)),
-        "whitening_rows": 25.0 if best else 10.0,
+        "whitening_rows": 25.0 if best else _ROWS,
     }
 
 

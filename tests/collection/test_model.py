@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from faemb.collection import Model, new_model
-from faemb.collection.model import PER_IMAGE
+from faemb.collection.model import PER_IMAGE, learning_sample
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.features import HessianAffine
-from faemb.presets import SMALLER, preset, shrunk
+from faemb.presets import SIZES, preset, shrunk
 from faemb.projection import Projection
 from faemb.whitening import Whitening
 
@@ -100,8 +100,15 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
 
     model = small_model()
     model.encoder = Listening(**model.encoder.get_params(deep=False))
-    model.fit([*images(rng, 3, 20), *images(rng, 1, PER_IMAGE + 50)])
-    assert seen == [20, 20, 20, PER_IMAGE]
+    model.fit([*images(rng, 70, 20), *images(rng, 1, PER_IMAGE + 50)])
+    assert seen == [20] * 70 + [PER_IMAGE]
+
+
+def test_of_few_images_more_descriptors_are_learned_from(rng):
+    few = learning_sample([np.zeros((3000, 4))] * 10, rng)
+    assert [len(each) for each in few] == [2000] * 10
+    many = learning_sample([np.zeros((3000, 4))] * 100, rng)
+    assert [len(each) for each in many] == [PER_IMAGE] * 100
 
 
 def test_progress_names_every_stage(sets):
@@ -158,18 +165,28 @@ def test_a_file_that_is_none_is_explained(tmp_path):
 # How little is enough
 
 
-def test_a_smaller_encoder_for_fewer_descriptors():
+@pytest.mark.parametrize("name", ["small", "medium", "best"])
+def test_a_smaller_encoder_for_fewer_descriptors(name):
     """The size grows with their number, up to the size asked for."""
-    sizes = []
-    for count in (0, 10, 36, 135, 136, 272, 1055, 1056, 2112, 4224, 10**6):
-        encoder = shrunk(preset("small"), count)
-        assert encoder.projection is not None
-        sizes.append((encoder.embedding.n_anchors, encoder.projection.dimension))
-    places = [SMALLER.index(size) for size in sizes]
-    assert places == sorted(places, reverse=True)
-    assert sizes[0] == SMALLER[-1]
-    assert sizes[-1] == (8, 32)
-    assert len(set(sizes)) == len(SMALLER) - 1
+    largest = SIZES.index(next(size for size in SIZES if size[:2] == size_of(preset(name))))
+    for place, size in enumerate(SIZES):
+        for count in (size.least_descriptors, size.least_descriptors - 1):
+            found = size_of(shrunk(preset(name), max(count, 0)))
+            expected = SIZES[max(place + (count < size.least_descriptors and count >= 0), largest)]
+            assert found == expected[:2]
+
+
+def size_of(encoder: Encoder) -> tuple[int, int | None]:
+    assert encoder.projection is not None
+    return encoder.embedding.n_anchors, encoder.projection.dimension
+
+
+def test_only_an_encoder_of_its_full_size_discards_components():
+    full, smaller = (shrunk(preset("small"), count).whitening for count in (10**6, 1000))
+    assert full is not None
+    assert full.discard == preset("small").whitening.discard != 0  # type: ignore[union-attr]
+    assert smaller is not None
+    assert smaller.discard == 0
 
 
 def test_a_published_row_is_never_made_smaller():
@@ -182,7 +199,7 @@ def test_a_collections_model_learns_from_a_single_image(rng):
     model = new_model(HessianAffine()).fit(images(rng, 1, 300))
     assert model.is_fitted
     assert model.encoder_.projection is not None
-    assert (model.encoder_.embedding.n_anchors, model.encoder_.projection.dimension) == (2, 16)
+    assert size_of(model.encoder_) == (1, 16)
 
 
 @pytest.mark.parametrize(("count", "each"), [(1, 10), (1, 60), (2, 20), (3, 60), (5, 2), (10, 20)])
