@@ -539,7 +539,7 @@ def test_compaction_before_anything_is_learned(tmp_path):
         PIL.Image.new("L", (50, 40), 9).save(tmp_path / "photos" / "blank.png")
         with collection._changing(None) as writer:
             files = sorted((tmp_path / "photos").iterdir())
-            gathering.gather(writer, files, collection.model.extractor, 1, writing.Report())
+            gathering.gather(writer, files, collection.model, 1, writing.Report())
         collection.remove(tmp_path / "photos" / "001.png")
         with collection._changing(None) as writer:
             writer.compact(collection.model)

@@ -5,7 +5,7 @@ the call returns (write-ahead log, synchronous FULL); readers see the state befo
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -179,6 +179,12 @@ class Catalogue:
         """Record a new modification time of a file with the same content."""
         self.run("update images set bytes = ?, changed = ? where path = ?", seen.bytes, seen.changed, path)
 
+    def rename(self, image: int, path: str, seen: Seen) -> bool:
+        """Give an image the path of another file with the same content; false if there is no such image."""
+        self.forget_unreadable(path)
+        statement = "update images set path = ?, bytes = ?, changed = ? where id = ?"
+        return self.run(statement, path, seen.bytes, seen.changed, image).rowcount > 0
+
     def place(self, image: int, slot: int, crc: int) -> None:
         """Record the slot and the checksum of an image's vector."""
         self.run("update images set slot = ?, vector_crc = ? where id = ?", slot, crc, image)
@@ -236,6 +242,14 @@ class Catalogue:
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""
         return dict(self._all("select path, hash from images"))
+
+    def names_by_hash(self, sizes: Container[int]) -> dict[str, list[str]]:
+        """Paths of the images whose files have one of these sizes in bytes, by content hash."""
+        names: dict[str, list[str]] = {}
+        for path, content, size in self._all("select path, hash, bytes from images"):
+            if size in sizes:
+                names.setdefault(content, []).append(path)
+        return names
 
     def feature_bytes(self) -> int:
         """Total size of the packed features that are in use."""

@@ -62,7 +62,7 @@ def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
     if found:
         _drop(writer, found)
         lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
-        gather_again(writer, [entry for entry in lost if entry is not None], model.extractor, jobs, Report())
+        gather_again(writer, [entry for entry in lost if entry is not None], model, jobs, Report())
     if model.is_fitted:
         writer.encode_waiting(model)
     removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}

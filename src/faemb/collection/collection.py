@@ -151,7 +151,7 @@ class Collection:
         start, found = time.monotonic(), images_in(images).found
         report = Report(failed=list(found.unreadable))
         with self._changing(progress) as writer:
-            gather(writer, found.images, self.model.extractor, jobs, report)
+            gather(writer, found.images, self.model, jobs, report)
             self._learn(writer)
         report.seconds = time.monotonic() - start
         return report
@@ -201,7 +201,7 @@ class Collection:
 
     def _added(self, writer: Writer, found: Found, jobs: int | None) -> Report:
         start, report = time.monotonic(), Report(failed=list(found.unreadable))
-        gather(writer, found.images, self.model.extractor, jobs, report)
+        gather(writer, found.images, self.model, jobs, report)
         if not self.model.is_fitted:
             self._learn(writer)
         writer.encode_waiting(self.model)
