@@ -51,13 +51,14 @@ def search(
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
         answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
-    for fault in faults:
-        warning(fault)
-    if html is not None:
-        from faemb.pages.contact_sheet import answers_page
-        from faemb.pages.document import save_page
+        for fault in faults:
+            warning(fault)
+        if html is not None:
+            from faemb.pages.contact_sheet import answers_page
+            from faemb.pages.document import save_page
 
-        save_page(html, answers_page(answers, title=f"Search in {collection.name}", box=region))
+            title = f"Search in {collection.name}"
+            save_page(html, answers_page(answers, title=title, box=region, thumbnail=photos.thumbnail))
     output.show([_answer_as_json(answer) for answer in answers], _answer_lines(answers, box, html))
     if faults and not answers:
         raise typer.Exit(1)
@@ -77,11 +78,12 @@ def duplicates(
     """
     with opened(collection) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
-    if html is not None:
-        from faemb.pages.contact_sheet import groups_page
-        from faemb.pages.document import save_page
+        if html is not None:
+            from faemb.pages.contact_sheet import groups_page
+            from faemb.pages.document import save_page
 
-        save_page(html, groups_page(groups, title=f"Duplicates in {collection.name}"))
+            title = f"Duplicates in {collection.name}"
+            save_page(html, groups_page(groups, title=title, thumbnail=photos.thumbnail))
     value = [{"score": group.score, "paths": [str(path) for path in group.paths]} for group in groups]
     output.show(value, _group_lines(groups, html))
 

@@ -15,7 +15,7 @@ from typing import cast
 
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
-from faemb.collection.checking import damaged_indexes, faults, repair
+from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
@@ -27,6 +27,7 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher
 from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
+from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
@@ -60,6 +61,7 @@ class Collection:
         self._device = device
         self._model: Model | None = None
         self._reader = Reader(self.layout, self._catalogue, lambda: self.model)
+        self._thumbnails = Thumbnails(self.layout.thumbnails)
         self._searcher = Searcher(self._reader, self._about["index"])
 
     @classmethod
@@ -291,6 +293,16 @@ class Collection:
         """The stored local features of an image of the collection."""
         return self._reader.features(Path(image))
 
+    def thumbnail(self, image: AnyPath) -> Thumbnail:
+        """A small JPEG of an image of the collection: the stored one, also if the image file is away.
+
+        If none is stored, it is made from the image file.
+        """
+        entry = self._catalogue.entry(self.layout.name_of(image))
+        if entry is None:
+            raise InputError(f"{image} is not in the collection {self.layout.folder}")
+        return self._thumbnails.get(entry.hash) or make_thumbnail(image)
+
     def info(self) -> Info:
         count, model = self._catalogue.count, self.model
         return Info(
@@ -333,12 +345,13 @@ class Collection:
                 path.unlink(missing_ok=True)
         else:
             images = [str(fault) for fault in faults(self.layout, self._catalogue, self.model)]
+            images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
         model = self.model
         with self._changing(progress) as writer:
-            return repair(writer, model, jobs)
+            return repair(writer, model, jobs) + repair_thumbnails(writer, jobs)
 
 
 def _size(path: Path) -> int:

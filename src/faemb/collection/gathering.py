@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,6 +115,34 @@ def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: i
         if isinstance(result, Described) or known[file.path].slot is None:
             buffer.take(file, result)
     buffer.flush()
+
+
+@dataclass(frozen=True)
+class MakeThumbnail:
+    """The task of workers that make missing thumbnails."""
+
+    def __call__(self, file: Known) -> Thumbnail:
+        if content_hash(file.path) != file.hash:
+            raise InputError(f"{file.path} has changed since it was added to the collection")
+        return make_thumbnail(file.path)
+
+
+def gather_thumbnails(writer: Writer, jobs: int | None) -> int:
+    """Make the thumbnails that are missing, of images whose files are there and have not changed; their number."""
+    held = writer.thumbnails.contents()
+    missing = {content: name for name, content in writer.catalogue.hashes().items() if content not in held}
+    files = {writer.layout.path_of(name): content for content, name in missing.items()}
+    made: dict[str, Thumbnail] = {}
+    count = 0
+    for done, (file, result) in enumerate(spread(MakeThumbnail(), starmap(Known, files.items()), jobs=jobs), 1):
+        if isinstance(result, Thumbnail):
+            made[files[file.path]] = result
+            count += 1
+        if len(made) >= _COMMIT_IMAGES or done == len(files):
+            store_thumbnails(writer, made)
+            made = {}
+        writer.progress("thumbnails", done, len(files))
+    return count
 
 
 def store_thumbnails(writer: Writer, made: Mapping[str, Thumbnail]) -> None:
