@@ -80,7 +80,7 @@ def thumbnail_faults(thumbnails: Thumbnails) -> list[str]:
         return [f"the thumbnails in {thumbnails.path} are damaged"]
     except FaembError as error:
         return [str(error)]
-    return [f"{len(damaged)} of the thumbnails in {thumbnails.path} are damaged"] if damaged else []
+    return [f"damaged thumbnails in {thumbnails.path}: {len(damaged)}"] if damaged else []
 
 
 def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
@@ -90,7 +90,7 @@ def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
         with explained(writer.layout.folder):
             writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
     made = gather_thumbnails(writer, jobs)
-    return found or ([f"{made} of the thumbnails in {writer.thumbnails.path} were missing"] if made else [])
+    return found or ([f"missing thumbnails in {writer.thumbnails.path}: {made}"] if made else [])
 
 
 def _drop(writer: Writer, found: Sequence[Fault]) -> None:
