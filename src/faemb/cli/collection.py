@@ -1,4 +1,4 @@
-"""Commands on an existing collection: search, duplicates, remove, info, check, export."""
+"""Commands on an existing collection: search, duplicates, remove, relocate, info, check, export."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -101,6 +101,22 @@ def remove(
     with opened(collection) as photos:
         count = photos.remove(images)
     output.show({"removed": count}, [f"{counted(count)} removed from {collection}"])
+
+
+def relocate(
+    collection: InCollection,
+    old: Annotated[Path, argument("OLD", "Folder or image file as the collection knows it.")],
+    new: Annotated[Path, argument("NEW", "Where it is now.")],
+    *,
+    output: Output,
+) -> None:
+    """Record that a folder of images, or one image, has been moved; the images are not read again.
+
+    Example: faemb relocate photos.faemb /media/disk/photos photos
+    """
+    with opened(collection) as photos:
+        count = photos.relocate(old, new)
+    output.show({"relocated": count}, [f"{counted(count)} of {collection} relocated from {old} to {new}"])
 
 
 def info(collection: InCollection, json: AsJson = False) -> None:

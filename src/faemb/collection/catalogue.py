@@ -5,7 +5,7 @@ the call returns (write-ahead log, synchronous FULL); readers see the state befo
 """
 
 import sqlite3
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -184,6 +184,18 @@ class Catalogue:
         self.forget_unreadable(path)
         statement = "update images set path = ?, bytes = ?, changed = ? where id = ?"
         return self.run(statement, path, seen.bytes, seen.changed, image).rowcount > 0
+
+    def names_in(self, table: str) -> list[str]:
+        """All paths in a table of images, folders or unreadable files."""
+        return [path for (path,) in self._all(f"select path from {table} order by path")]  # noqa: S608
+
+    def rename_all(self, table: str, names: Mapping[str, str]) -> None:
+        """Replace paths in a table; what else has a new path is replaced too."""
+        with explained(self.path):
+            self._database.executemany(
+                f"update or replace {table} set path = ? where path = ?",  # noqa: S608
+                [(new, old) for old, new in names.items()],
+            )
 
     def place(self, image: int, slot: int, crc: int) -> None:
         """Record the slot and the checksum of an image's vector."""

@@ -19,11 +19,13 @@ from faemb.collection.checking import damaged_indexes, faults, repair, repair_th
 from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
+from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.migration import layout_of, migrate, require_format, wrong_model
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
+from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher
 from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
@@ -48,7 +50,7 @@ class Collection:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
         layout = Layout(folder)
         if not layout.catalogue.is_file():
-            raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {folder}")
+            raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {typed(folder)}")
         self._catalogue = Catalogue(layout.catalogue)
         try:
             require_format(layout, self._catalogue)
@@ -80,7 +82,7 @@ class Collection:
         with only_writer(layout):
             if layout.catalogue.exists():
                 raise InputError(
-                    f"there is a collection at {folder} already; add to it with: faemb add {folder} IMAGES"
+                    f"there is a collection at {folder} already; add to it with: faemb add {typed(folder)} IMAGES"
                 )
             fingerprint = model.save(layout.model)
             about = {
@@ -108,7 +110,7 @@ class Collection:
             collection.close()
             raise InputError(
                 f"the collection {folder} was made with other settings; add images to it with: "
-                f"faemb add {folder} IMAGES, or give another name"
+                f"faemb add {typed(folder)} IMAGES, or give another name"
             )
         return collection
 
@@ -165,7 +167,8 @@ class Collection:
         if missing:
             raise InputError(
                 f"the folder {', '.join(missing)} is not there, and its images were not touched; connect its drive, "
-                f"or remove them with: faemb remove {self.layout.folder.name} {missing[0]}"
+                f"or give its new place with: faemb relocate {typed(self.layout.folder)} {typed(missing[0])} "
+                f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
             )
         found = find_images(folders)
         with self._changing(progress) as writer:
@@ -174,6 +177,12 @@ class Collection:
                 report.removed += writer.remove(self._deleted(found, folders))
                 self._compact_if_due(writer)
             return report
+
+    def relocate(self, old: AnyPath, new: AnyPath) -> int:
+        """Record that a folder or file of images has been moved, without reading it; returns the number of images."""
+        places = Path(os.path.abspath(old)), Path(os.path.abspath(new))
+        with self._changing(None):
+            return relocate(self.layout, self._catalogue, *places)
 
     def remove(self, images: AnyPath | Iterable[AnyPath]) -> int:
         """Remove images by path, or all images below a folder; returns their number."""

@@ -1,4 +1,4 @@
-"""Paths in messages, as a user can type them."""
+"""Commands in messages, as a user can type them."""
 
 import os
 import shlex
@@ -10,3 +10,8 @@ def typed(path: str | os.PathLike[str]) -> str:
     place = Path(os.path.abspath(path))
     here = Path(os.path.abspath(os.curdir))
     return shlex.quote(str(place.relative_to(here) if place.is_relative_to(here) else place))
+
+
+def repair_command(file: Path) -> str:
+    """The command that repairs the collection to which a file belongs."""
+    return f"faemb check {typed(file.parent)} --repair"
