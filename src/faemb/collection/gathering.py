@@ -215,16 +215,16 @@ class _Buffer:
     def _addition(self, file: Known, described: Described, twin: Twin | None) -> Addition | None:
         """The image to be added for a file, if there is one; what needs no other data is recorded at once."""
         name = self._writer.layout.name_of(file.path)
-        row: dict[str, str | int] = {"path": name, "hash": described.hash, **asdict(described.seen)}
+        changed = file.hash is not None
         if described.thumbnail is not None:
-            size = {"width": described.thumbnail.width, "height": described.thumbnail.height}
-            return Addition(row | size | {"features": described.features}, file.hash is not None, described.packed)
+            row = _row(name, described, described.thumbnail, described.features)
+            return Addition(row, changed, described.packed)
         if described.hash == file.hash:
             self._writer.catalogue.set_seen(name, described.seen)
             self._report.unchanged += 1
         elif twin is not None and not twin.moved:
-            same = {"width": twin.entry.width, "height": twin.entry.height, "features": twin.entry.features}
-            return Addition(row | same, file.hash is not None, twin.packed, twin.vector)
+            row = _row(name, described, twin.entry, twin.entry.features)
+            return Addition(row, changed, twin.packed, twin.vector)
         elif twin is None or not self._move(twin.entry, name, described.seen):
             self.lost.append(file._replace(again=True))
         return None
@@ -267,3 +267,15 @@ class _Buffer:
         self._report.removed += self._writer.catalogue.remove(name)
         self._writer.catalogue.add_unreadable(name, seen, sentence)
         self._report.failed.append(sentence)
+
+
+def _row(name: str, described: Described, image: Thumbnail | Entry, features: int) -> dict[str, str | int]:
+    """An image's row in the catalogue; `image` gives its width and height."""
+    return {
+        "path": name,
+        "hash": described.hash,
+        **asdict(described.seen),
+        "width": image.width,
+        "height": image.height,
+        "features": features,
+    }

@@ -20,7 +20,7 @@ THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"
 
 _GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
-_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)|thumbnails\.new(?:-journal)?")
+_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)|thumbnails\.new(?:-wal|-shm)?")
 """Temporary files, and files of format version 1. Other files in the folder belong to the user and are kept."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")

@@ -65,8 +65,7 @@ class Thumbnails:
     def get(self, content: str) -> Thumbnail | None:
         """The thumbnail of the image file with this hash; None if there is none that can be used."""
         with suppress(FaembError, OSError):
-            rows = self._all("select width, height, jpeg, crc from thumbnails where hash = ?", content)
-            return next((thumbnail for *values, crc in rows if (thumbnail := _verified(values, crc))), None)
+            return next(iter(self._verified(content)), None)
         return None
 
     def put(self, made: Mapping[str, Thumbnail]) -> None:
@@ -91,7 +90,12 @@ class Thumbnails:
         found = self._all("pragma integrity_check")
         if found not in ([], [("ok",)]):
             raise FormatError(f"{self.path} is damaged ({found[0][0]})")
-        return {content for content in self.contents() if self.get(content) is None}
+        return {content for content in self.contents() if None in self._verified(content)}
+
+    def _verified(self, content: str) -> list[Thumbnail | None]:
+        """The one thumbnail of this content, or None in its place if it is damaged; none if it is not stored."""
+        rows = self._all("select width, height, jpeg, crc from thumbnails where hash = ?", content)
+        return [_undamaged(values, crc) for *values, crc in rows]
 
     def rebuild(self, contents: Iterable[str]) -> None:
         """Replace a damaged file by one with those thumbnails of these contents that can still be read."""
@@ -106,27 +110,33 @@ class Thumbnails:
             fresh.path.replace(self.path)
 
     def _delete(self) -> None:
-        """With the journal of a change that was interrupted."""
-        for file in (self.path, Path(f"{self.path}-journal")):
-            file.unlink(missing_ok=True)
+        """With the files of a change that was interrupted."""
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
 
     def _all(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
-        if not self.path.is_file() or not self.path.stat().st_size:  # empty: its first change was interrupted
+        if not self.path.is_file():
             return []
         with explained(self.path), closing(opened(self.path)) as database:
-            return database.execute(statement, values).fetchall()
+            try:
+                return database.execute(statement, values).fetchall()
+            except sqlite3.OperationalError as error:
+                if "no such table" in str(error):  # its first change was interrupted
+                    return []
+                raise
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         with explained(self.path), closing(connected(self.path)) as database:
             database.execute("pragma auto_vacuum = full")  # the file shrinks with its content
+            database.execute("pragma journal_mode = wal")  # readers do not wait for a writer, nor a writer for them
             database.execute("begin immediate")
             database.execute(_SCHEMA)
             yield database
             database.execute("commit")
 
 
-def _verified(values: list[Any], crc: object) -> Thumbnail | None:
+def _undamaged(values: list[Any], crc: object) -> Thumbnail | None:
     with suppress(TypeError):  # a damaged row can hold anything
         thumbnail = Thumbnail(*values)
         return thumbnail if thumbnail.checksum == crc else None
