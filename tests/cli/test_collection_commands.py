@@ -195,6 +195,29 @@ class TestChanging:
         with Collection.open("photos.faemb") as opened:
             assert len(opened) == 0
 
+    def test_a_renamed_image(self, run, here):
+        (here / "photos" / "a.png").rename(here / "photos" / "z.png")
+        ended = run("update", "photos.faemb")
+        assert ended.out.startswith("0 images added, 1 image moved, 3 unchanged in ")
+        (here / "photos" / "z.png").rename(here / "photos" / "a.png")
+        assert json.loads(run("update", "photos.faemb", "--json").out)["moved"] == 1
+
+    def test_relocate(self, run, here):
+        (here / "photos").rename(here / "pictures")
+        ended = run("update", "photos.faemb")
+        assert_mistake(
+            ended, "or give its new place with: faemb relocate photos.faemb photos NEW_FOLDER, or remove its "
+        )
+        assert_mistake(ended, "images with: faemb remove photos.faemb photos\n")
+        assert run("relocate", "photos.faemb", "photos", "pictures") == (
+            *(0, "4 images of photos.faemb relocated from photos to pictures\n", ""),
+        )
+        assert run("update", "photos.faemb").out.startswith("0 images added, 4 unchanged in ")
+        assert_mistake(run("relocate", "photos.faemb", "photos", "pictures"), "there is nothing of .*photos in ")
+        (here / "pictures").rename(here / "photos")
+        ended = run("relocate", "photos.faemb", "pictures", "photos", "--json")
+        assert json.loads(ended.out) == {"relocated": 4}
+
     def test_update(self, run, here):
         picture(here / "photos" / "x.png", 20)
         picture(here / "photos" / "b.png", 21, size=(128, 96))

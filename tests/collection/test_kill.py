@@ -105,6 +105,8 @@ class Stage:
         (live / "011.png").unlink()
         (live / "broken.png").write_bytes(b"\x89PNG no more")
         os.utime(live / "012.png", (1, 1))
+        (live / "013.png").rename(live / "below" / "moved.png")
+        shutil.copy(live / "014.png", live / "below" / "copied.png")
 
     def _with_holes(self, many: Path) -> Path:
         folder = shutil.copytree(many, self.root / "holes")

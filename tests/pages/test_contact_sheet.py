@@ -13,8 +13,9 @@ import PIL.Image
 import pytest
 
 from faemb.collection import Answer, Group, Hit
+from faemb.collection.thumbnails import LARGEST_THUMBNAIL
 from faemb.errors import InputError
-from faemb.pages.contact_sheet import LARGEST_THUMBNAIL, answers_page, groups_page
+from faemb.pages.contact_sheet import answers_page, groups_page
 from faemb.pages.document import save_page
 from html_pages import Page
 

@@ -1,4 +1,4 @@
-"""Commands on an existing collection: search, duplicates, remove, info, check, export."""
+"""Commands on an existing collection: search, duplicates, remove, relocate, info, check, export."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -51,13 +51,14 @@ def search(
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
         answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
-    for fault in faults:
-        warning(fault)
-    if html is not None:
-        from faemb.pages.contact_sheet import answers_page
-        from faemb.pages.document import save_page
+        for fault in faults:
+            warning(fault)
+        if html is not None:
+            from faemb.pages.contact_sheet import answers_page
+            from faemb.pages.document import save_page
 
-        save_page(html, answers_page(answers, title=f"Search in {collection.name}", box=region))
+            title = f"Search in {collection.name}"
+            save_page(html, answers_page(answers, title=title, box=region, thumbnail=photos.thumbnail))
     output.show([_answer_as_json(answer) for answer in answers], _answer_lines(answers, box, html))
     if faults and not answers:
         raise typer.Exit(1)
@@ -77,11 +78,12 @@ def duplicates(
     """
     with opened(collection) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
-    if html is not None:
-        from faemb.pages.contact_sheet import groups_page
-        from faemb.pages.document import save_page
+        if html is not None:
+            from faemb.pages.contact_sheet import groups_page
+            from faemb.pages.document import save_page
 
-        save_page(html, groups_page(groups, title=f"Duplicates in {collection.name}"))
+            title = f"Duplicates in {collection.name}"
+            save_page(html, groups_page(groups, title=title, thumbnail=photos.thumbnail))
     value = [{"score": group.score, "paths": [str(path) for path in group.paths]} for group in groups]
     output.show(value, _group_lines(groups, html))
 
@@ -99,6 +101,22 @@ def remove(
     with opened(collection) as photos:
         count = photos.remove(images)
     output.show({"removed": count}, [f"{counted(count)} removed from {collection}"])
+
+
+def relocate(
+    collection: InCollection,
+    old: Annotated[Path, argument("OLD", "Folder or image file as the collection knows it.")],
+    new: Annotated[Path, argument("NEW", "Where it is now.")],
+    *,
+    output: Output,
+) -> None:
+    """Record that a folder of images, or one image, has been moved; the images are not read again.
+
+    Example: faemb relocate photos.faemb /media/disk/photos photos
+    """
+    with opened(collection) as photos:
+        count = photos.relocate(old, new)
+    output.show({"relocated": count}, [f"{counted(count)} of {collection} relocated from {old} to {new}"])
 
 
 def info(collection: InCollection, json: AsJson = False) -> None:

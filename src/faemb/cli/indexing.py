@@ -130,7 +130,8 @@ def _change(collection: "Collection", change: Callable[..., "Report"], output: O
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
               (len(report.failed), "could not be read"))  # fmt: skip
-    parts = [f"{counted(report.added)} added", *(f"{count:,} {what}" for count, what in counts if count)]
+    moved = [f"{counted(report.moved)} moved"] if report.moved else []
+    parts = [f"{counted(report.added)} added", *moved, *(f"{count:,} {what}" for count, what in counts if count)]
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
     yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"
@@ -144,5 +145,5 @@ def _warn(report: "Report", consequence: str) -> None:
 
 
 def _fail_if_nothing_was_read(report: "Report") -> None:
-    if report.failed and not report.added + report.changed + report.unchanged:
+    if report.failed and not report.added + report.changed + report.moved + report.unchanged:
         raise typer.Exit(1)

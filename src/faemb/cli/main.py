@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
-from faemb.cli.collection import check, duplicates, export, info, remove, search
+from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
 from faemb.cli.console import result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
@@ -18,7 +18,7 @@ STOPPED = 130
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(index, search, add, remove, update, info, check, duplicates, export),
+    *(index, search, add, remove, relocate, update, info, check, duplicates, export),
     *(fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),

@@ -5,6 +5,7 @@ from faemb.collection.model import Model, new_model
 from faemb.collection.results import Answer, Group, Hit, Info
 from faemb.collection.sources import Sources, images_in
 from faemb.collection.temporary import encode_images, fit_model
+from faemb.collection.thumbnails import Thumbnail
 from faemb.collection.writing import Report
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Model",
     "Report",
     "Sources",
+    "Thumbnail",
     "encode_images",
     "fit_model",
     "images_in",

@@ -5,7 +5,7 @@ the call returns (write-ahead log, synchronous FULL); readers see the state befo
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -179,6 +179,24 @@ class Catalogue:
         """Record a new modification time of a file with the same content."""
         self.run("update images set bytes = ?, changed = ? where path = ?", seen.bytes, seen.changed, path)
 
+    def rename(self, image: int, path: str, seen: Seen) -> bool:
+        """Give an image the path of another file with the same content; false if there is no such image."""
+        self.forget_unreadable(path)
+        statement = "update images set path = ?, bytes = ?, changed = ? where id = ?"
+        return self.run(statement, path, seen.bytes, seen.changed, image).rowcount > 0
+
+    def names_in(self, table: str) -> list[str]:
+        """All paths in a table of images, folders or unreadable files."""
+        return [path for (path,) in self._all(f"select path from {table} order by path")]  # noqa: S608
+
+    def rename_all(self, table: str, names: Mapping[str, str]) -> None:
+        """Replace paths in a table; what else has a new path is replaced too."""
+        with explained(self.path):
+            self._database.executemany(
+                f"update or replace {table} set path = ? where path = ?",  # noqa: S608
+                [(new, old) for old, new in names.items()],
+            )
+
     def place(self, image: int, slot: int, crc: int) -> None:
         """Record the slot and the checksum of an image's vector."""
         self.run("update images set slot = ?, vector_crc = ? where id = ?", slot, crc, image)
@@ -236,6 +254,14 @@ class Catalogue:
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""
         return dict(self._all("select path, hash from images"))
+
+    def names_by_hash(self, sizes: Container[int]) -> dict[str, list[str]]:
+        """Paths of the images whose files have one of these sizes in bytes, by content hash."""
+        names: dict[str, list[str]] = {}
+        for path, content, size in self._all("select path, hash, bytes from images"):
+            if size in sizes:
+                names.setdefault(content, []).append(path)
+        return names
 
     def feature_bytes(self) -> int:
         """Total size of the packed features that are in use."""

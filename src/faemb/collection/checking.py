@@ -1,6 +1,7 @@
 """Comparison of a collection with its checksums, and repair.
 
-Damaged data is dropped and computed again: vectors from local features, local features from the image files.
+Damaged data is dropped and computed again: vectors from local features, local features and thumbnails from the image
+files.
 """
 
 import zlib
@@ -10,13 +11,14 @@ from pathlib import Path
 
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
-from faemb.collection.gathering import gather_again
+from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.slots import read_at
 from faemb.collection.stored import stored_features, vector_file
-from faemb.collection.writing import Report, Writer
-from faemb.errors import FaembError
+from faemb.collection.thumbnails import Thumbnails
+from faemb.collection.writing import Report, Writer, explained
+from faemb.errors import FaembError, FormatError
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,33 @@ def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
     if found:
         _drop(writer, found)
         lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
-        gather_again(writer, [entry for entry in lost if entry is not None], model.extractor, jobs, Report())
+        gather_again(writer, [entry for entry in lost if entry is not None], model, jobs, Report())
     if model.is_fitted:
         writer.encode_waiting(model)
     removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}
     end = "; nothing is left to compute it from, so the image was removed"
     return [f"{fault}{end if fault.entry.path in removed else ''}" for fault in found]
+
+
+def thumbnail_faults(thumbnails: Thumbnails) -> list[str]:
+    """Damage of stored thumbnails; missing ones are no fault, since the image file may be away."""
+    try:
+        damaged = thumbnails.damaged()
+    except FormatError:
+        return [f"the thumbnails in {thumbnails.path} are damaged"]
+    except FaembError as error:
+        return [str(error)]
+    return [f"damaged thumbnails in {thumbnails.path}: {len(damaged)}"] if damaged else []
+
+
+def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
+    """Drop damaged thumbnails, and make those that are missing; a sentence if there were any."""
+    found = thumbnail_faults(writer.thumbnails)
+    if found:
+        with explained(writer.layout.folder):
+            writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
+    made = gather_thumbnails(writer, jobs)
+    return found or ([f"missing thumbnails in {writer.thumbnails.path}: {made}"] if made else [])
 
 
 def _drop(writer: Writer, found: Sequence[Fault]) -> None:

@@ -15,18 +15,21 @@ from typing import cast
 
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
-from faemb.collection.checking import damaged_indexes, faults, repair
+from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
+from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.migration import layout_of, migrate, require_format, wrong_model
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
+from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher
 from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
+from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
@@ -47,7 +50,7 @@ class Collection:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
         layout = Layout(folder)
         if not layout.catalogue.is_file():
-            raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {folder}")
+            raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {typed(folder)}")
         self._catalogue = Catalogue(layout.catalogue)
         try:
             require_format(layout, self._catalogue)
@@ -60,6 +63,7 @@ class Collection:
         self._device = device
         self._model: Model | None = None
         self._reader = Reader(self.layout, self._catalogue, lambda: self.model)
+        self._thumbnails = Thumbnails(self.layout.thumbnails)
         self._searcher = Searcher(self._reader, self._about["index"])
 
     @classmethod
@@ -78,7 +82,7 @@ class Collection:
         with only_writer(layout):
             if layout.catalogue.exists():
                 raise InputError(
-                    f"there is a collection at {folder} already; add to it with: faemb add {folder} IMAGES"
+                    f"there is a collection at {folder} already; add to it with: faemb add {typed(folder)} IMAGES"
                 )
             fingerprint = model.save(layout.model)
             about = {
@@ -106,7 +110,7 @@ class Collection:
             collection.close()
             raise InputError(
                 f"the collection {folder} was made with other settings; add images to it with: "
-                f"faemb add {folder} IMAGES, or give another name"
+                f"faemb add {typed(folder)} IMAGES, or give another name"
             )
         return collection
 
@@ -151,7 +155,7 @@ class Collection:
         start, found = time.monotonic(), images_in(images).found
         report = Report(failed=list(found.unreadable))
         with self._changing(progress) as writer:
-            gather(writer, found.images, self.model.extractor, jobs, report)
+            gather(writer, found.images, self.model, jobs, report)
             self._learn(writer)
         report.seconds = time.monotonic() - start
         return report
@@ -163,7 +167,8 @@ class Collection:
         if missing:
             raise InputError(
                 f"the folder {', '.join(missing)} is not there, and its images were not touched; connect its drive, "
-                f"or remove them with: faemb remove {self.layout.folder.name} {missing[0]}"
+                f"or give its new place with: faemb relocate {typed(self.layout.folder)} {typed(missing[0])} "
+                f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
             )
         found = find_images(folders)
         with self._changing(progress) as writer:
@@ -172,6 +177,12 @@ class Collection:
                 report.removed += writer.remove(self._deleted(found, folders))
                 self._compact_if_due(writer)
             return report
+
+    def relocate(self, old: AnyPath, new: AnyPath) -> int:
+        """Record that a folder or file of images has been moved, without reading it; returns the number of images."""
+        places = Path(os.path.abspath(old)), Path(os.path.abspath(new))
+        with self._changing(None):
+            return relocate(self.layout, self._catalogue, *places)
 
     def remove(self, images: AnyPath | Iterable[AnyPath]) -> int:
         """Remove images by path, or all images below a folder; returns their number."""
@@ -201,7 +212,7 @@ class Collection:
 
     def _added(self, writer: Writer, found: Found, jobs: int | None) -> Report:
         start, report = time.monotonic(), Report(failed=list(found.unreadable))
-        gather(writer, found.images, self.model.extractor, jobs, report)
+        gather(writer, found.images, self.model, jobs, report)
         if not self.model.is_fitted:
             self._learn(writer)
         writer.encode_waiting(self.model)
@@ -291,6 +302,16 @@ class Collection:
         """The stored local features of an image of the collection."""
         return self._reader.features(Path(image))
 
+    def thumbnail(self, image: AnyPath) -> Thumbnail:
+        """A small JPEG of an image of the collection: the stored one, also if the image file is away.
+
+        If none is stored, it is made from the image file.
+        """
+        entry = self._catalogue.entry(self.layout.name_of(image))
+        if entry is None:
+            raise InputError(f"{image} is not in the collection {self.layout.folder}")
+        return self._thumbnails.get(entry.hash) or make_thumbnail(image)
+
     def info(self) -> Info:
         count, model = self._catalogue.count, self.model
         return Info(
@@ -333,12 +354,13 @@ class Collection:
                 path.unlink(missing_ok=True)
         else:
             images = [str(fault) for fault in faults(self.layout, self._catalogue, self.model)]
+            images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
         model = self.model
         with self._changing(progress) as writer:
-            return repair(writer, model, jobs)
+            return repair(writer, model, jobs) + repair_thumbnails(writer, jobs)
 
 
 def _size(path: Path) -> int:

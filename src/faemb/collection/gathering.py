@@ -3,18 +3,26 @@
 import os
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from faemb.collection.catalogue import Entry, Seen
+from faemb.collection.copies import Copies, Twin
+from faemb.collection.model import Model
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
+from faemb.collection.stored import vector_file
+from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.collection.writing import Report, Writer, explained
-from faemb.errors import InputError, about
+from faemb.errors import FormatError, InputError, about
 from faemb.features import Extractor
+from faemb.features.image import as_image
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import spread
 
@@ -27,17 +35,17 @@ class Known(NamedTuple):
     path: Path
     hash: str | None
     again: bool = False
-    """Describe the image even if its content has not changed."""
+    """Describe the image even if its content is known."""
 
 
 class Described(NamedTuple):
-    """An image as a worker has read it; `packed` is empty if its content has not changed."""
+    """An image as a worker has read it; without a thumbnail and features if the collection has its content."""
 
     hash: str
     seen: Seen
-    size: tuple[int, int]
-    features: int
-    packed: bytes
+    thumbnail: Thumbnail | None = None
+    features: int = 0
+    packed: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -45,14 +53,27 @@ class Describe:
     """The task of the workers."""
 
     extractor: Extractor
+    known: frozenset[str] = frozenset()
+    """Hashes of images that the collection has."""
 
     def __call__(self, file: Known) -> Described:
         seen = seen_now(file.path)
         current = content_hash(file.path)
-        if current == file.hash and not file.again:
-            return Described(current, seen, (0, 0), 0, b"")
-        features = self.extractor.extract(file.path)
-        return Described(current, seen, features.image_size, len(features), pack(features))
+        if not file.again and (current == file.hash or current in self.known):
+            return Described(current, seen)
+        image = as_image(file.path, self.extractor.max_side)
+        features = self.extractor.extract(image)
+        return Described(current, seen, make_thumbnail(image), len(features), pack(features))
+
+
+class Addition(NamedTuple):
+    """A new or changed image: its row in the catalogue without the places of its data, and the data."""
+
+    row: dict[str, str | int]
+    changed: bool
+    """Whether it replaces an image of the same name."""
+    packed: bytes
+    vector: np.ndarray | None = None
 
 
 def seen_now(path: Path) -> Seen:
@@ -63,31 +84,75 @@ def seen_now(path: Path) -> Seen:
     return Seen(status.st_size, status.st_mtime_ns)
 
 
-def gather(writer: Writer, files: Sequence[Path], extractor: Extractor, jobs: int | None, report: Report) -> None:
-    """Describe and store files that are new or changed; files of the same size and time are not opened."""
-    wanted = list(_to_describe(writer, files, report))
-    buffer = _Buffer(writer, report)
+def gather(writer: Writer, files: Sequence[Path], model: Model, jobs: int | None, report: Report) -> None:
+    """Describe and store files that are new or changed; files of the same size and time are not opened.
+
+    A file whose content the collection has under another name is not described again.
+    """
+    wanted, total, done = list(_to_describe(writer, files, report)), 0, 0
+    copies = Copies(writer, model, [file.path for file in wanted])
+    buffer = _Buffer(writer, model, copies, report)
     writer.progress("features", 0, len(wanted))
-    for done, (file, result) in enumerate(spread(Describe(extractor), wanted, jobs=jobs), 1):
-        buffer.take(file, result)
-        writer.progress("features", done, len(wanted))
-    buffer.flush()
+    while wanted:
+        total += len(wanted)
+        for file, result in spread(Describe(model.extractor, copies.hashes), wanted, jobs=jobs):
+            buffer.take(file, result)
+            done += 1
+            writer.progress("features", done, total)
+        buffer.flush()
+        wanted, buffer.lost = buffer.lost, []
 
 
-def gather_again(
-    writer: Writer, entries: Sequence[Entry], extractor: Extractor, jobs: int | None, report: Report
-) -> None:
+def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: int | None, report: Report) -> None:
     """Extract the features of images whose stored features are lost.
 
     An image that still has its vector is kept even if its file cannot be read.
     """
     known = {writer.layout.path_of(entry.path): entry for entry in entries}
     files = [Known(path, entry.hash, again=True) for path, entry in known.items()]
-    buffer = _Buffer(writer, report)
-    for file, result in spread(Describe(extractor), files, jobs=jobs):
+    buffer = _Buffer(writer, model, Copies(writer, model, []), report)
+    for file, result in spread(Describe(model.extractor), files, jobs=jobs):
         if isinstance(result, Described) or known[file.path].slot is None:
             buffer.take(file, result)
     buffer.flush()
+
+
+@dataclass(frozen=True)
+class MakeThumbnail:
+    """The task of workers that make missing thumbnails."""
+
+    def __call__(self, file: Known) -> Thumbnail:
+        if content_hash(file.path) != file.hash:
+            raise InputError(f"{file.path} has changed since it was added to the collection")
+        return make_thumbnail(file.path)
+
+
+def gather_thumbnails(writer: Writer, jobs: int | None) -> int:
+    """Make the thumbnails that are missing, of images whose files are there and have not changed; their number."""
+    held = writer.thumbnails.contents()
+    missing = {content: name for name, content in writer.catalogue.hashes().items() if content not in held}
+    files = {writer.layout.path_of(name): content for content, name in missing.items()}
+    made: dict[str, Thumbnail] = {}
+    count = 0
+    for done, (file, result) in enumerate(spread(MakeThumbnail(), starmap(Known, files.items()), jobs=jobs), 1):
+        if isinstance(result, Thumbnail):
+            made[files[file.path]] = result
+            count += 1
+        if len(made) >= _COMMIT_IMAGES or done == len(files):
+            store_thumbnails(writer, made)
+            made = {}
+        writer.progress("thumbnails", done, len(files))
+    return count
+
+
+def store_thumbnails(writer: Writer, made: Mapping[str, Thumbnail]) -> None:
+    """Store thumbnails by content hash; a damaged file is replaced by one with the thumbnails that can be read."""
+    with explained(writer.layout.folder):
+        try:
+            writer.thumbnails.put(made)
+        except FormatError:
+            writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
+            writer.thumbnails.put(made)
 
 
 def _to_describe(writer: Writer, files: Sequence[Path], report: Report) -> Iterator[Known]:
@@ -113,10 +178,12 @@ def _is_unchanged(file: Path, before: Seen | None) -> bool:
 class _Buffer:
     """Results of the workers, stored in one transaction for dozens of images."""
 
-    def __init__(self, writer: Writer, report: Report) -> None:
-        self._writer, self._report = writer, report
+    def __init__(self, writer: Writer, model: Model, copies: Copies, report: Report) -> None:
+        self._writer, self._model, self._copies, self._report = writer, model, copies, report
         self._held: list[tuple[Known, Described | Exception]] = []
         self._since = time.monotonic()
+        self.lost: list[Known] = []
+        """Files to be described after all: the data of the images with the same content is damaged."""
 
     def take(self, file: Known, result: Described | Exception) -> None:
         self._held.append((file, result))
@@ -127,43 +194,68 @@ class _Buffer:
 
     def flush(self) -> None:
         layout, catalogue = self._writer.layout, self._writer.catalogue
+        described = [(file, each) for file, each in self._held if isinstance(each, Described)]
+        store_thumbnails(
+            self._writer, {each.hash: each.thumbnail for _, each in described if each.thumbnail is not None}
+        )
         with catalogue.change(), explained(layout.folder):
-            offset = catalogue.free_offset()
-            described = [(file, each) for file, each in self._held if isinstance(each, Described)]
-            write_at(layout.features(self._writer.generation), offset, b"".join(each.packed for _, each in described))
-            for file, each in described:
-                self._put(file, each, offset)
-                offset += len(each.packed)
-            catalogue.use(offsets=offset)
+            # All twins are found before anything changes: a file may have taken the name of one that was renamed.
+            twins = [self._twin(file, each) for file, each in described]
+            additions = [self._addition(*each, twin) for each, twin in zip(described, twins, strict=True)]
+            self._put([each for each in additions if each is not None])
             for file, outcome in self._held:
                 if isinstance(outcome, Exception):
                     self._refuse(file.path, outcome)
         self._held, self._since = [], time.monotonic()
 
-    def _put(self, file: Known, described: Described, offset: int) -> None:
+    def _twin(self, file: Known, described: Described) -> Twin | None:
+        is_known = described.thumbnail is None and described.hash != file.hash
+        return self._copies.take(described.hash) if is_known else None
+
+    def _addition(self, file: Known, described: Described, twin: Twin | None) -> Addition | None:
+        """The image to be added for a file, if there is one; what needs no other data is recorded at once."""
         name = self._writer.layout.name_of(file.path)
-        if not described.packed:
+        changed = file.hash is not None
+        if described.thumbnail is not None:
+            row = _row(name, described, described.thumbnail, described.features)
+            return Addition(row, changed, described.packed)
+        if described.hash == file.hash:
             self._writer.catalogue.set_seen(name, described.seen)
             self._report.unchanged += 1
-            return
-        self._writer.catalogue.put(
-            {
-                "path": name,
-                "hash": described.hash,
-                "bytes": described.seen.bytes,
-                "changed": described.seen.changed,
-                "width": described.size[0],
-                "height": described.size[1],
-                "features": described.features,
-                "offset": offset,
-                "length": len(described.packed),
-                "features_crc": zlib.crc32(described.packed),
-            }
-        )
-        self._report.changed += file.hash is not None
-        self._report.added += file.hash is None
-        if not described.features:
-            self._report.without_features.append(str(self._writer.layout.path_of(name)))
+        elif twin is not None and not twin.moved:
+            row = _row(name, described, twin.entry, twin.entry.features)
+            return Addition(row, changed, twin.packed, twin.vector)
+        elif twin is None or not self._move(twin.entry, name, described.seen):
+            self.lost.append(file._replace(again=True))
+        return None
+
+    def _move(self, entry: Entry, name: str, seen: Seen) -> bool:
+        """Give an image the name of a file with its content; an image that had the name before is removed."""
+        self._report.removed += self._writer.catalogue.remove(name)
+        moved = self._writer.catalogue.rename(entry.id, name, seen)
+        self._report.moved += moved
+        return moved
+
+    def _put(self, additions: Sequence[Addition]) -> None:
+        layout, catalogue, generation = self._writer.layout, self._writer.catalogue, self._writer.generation
+        offset, slot = catalogue.free_offset(), catalogue.free_slot()
+        write_at(layout.features(generation), offset, b"".join(each.packed for each in additions))
+        vectors = [each.vector for each in additions if each.vector is not None]
+        if vectors:
+            vector_file(layout, generation, self._model).write(slot, np.stack(vectors))
+        for row, changed, packed, vector in additions:
+            if packed:
+                row |= {"offset": offset, "length": len(packed), "features_crc": zlib.crc32(packed)}
+                offset += len(packed)
+            if vector is not None:
+                row |= {"slot": slot, "vector_crc": zlib.crc32(vector.tobytes())}
+                slot += 1
+            catalogue.put(row)
+            self._report.changed += changed
+            self._report.added += not changed
+            if not row["features"]:
+                self._report.without_features.append(str(layout.path_of(str(row["path"]))))
+        catalogue.use(offsets=offset, slots=slot if vectors else None)
 
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
@@ -175,3 +267,15 @@ class _Buffer:
         self._report.removed += self._writer.catalogue.remove(name)
         self._writer.catalogue.add_unreadable(name, seen, sentence)
         self._report.failed.append(sentence)
+
+
+def _row(name: str, described: Described, image: Thumbnail | Entry, features: int) -> dict[str, str | int]:
+    """An image's row in the catalogue; `image` gives its width and height."""
+    return {
+        "path": name,
+        "hash": described.hash,
+        **asdict(described.seen),
+        "width": image.width,
+        "height": image.height,
+        "features": features,
+    }

@@ -4,6 +4,7 @@ catalogue.sqlite       the catalogue: images, and where their data lies
 model.faemb            extractor and encoder
 vectors-G.f32          vectors, one slot per image; G is the generation, the number of compactions plus 1
 features-G.bin         packed local features, one image after the other
+thumbnails.sqlite      small JPEGs, by the hash of the image file
 KIND-G-N.faiss         an index of the first N slots, rebuilt when it is missing
 writer.lock            locked by the one process that changes the collection
 """
@@ -15,10 +16,11 @@ from pathlib import Path
 
 CATALOGUE = "catalogue.sqlite"
 MODEL = "model.faemb"
+THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"
 
 _GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
-_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)")
+_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)|thumbnails\.new(?:-wal|-shm)?")
 """Temporary files, and files of format version 1. Other files in the folder belong to the user and are kept."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")
@@ -40,6 +42,10 @@ class Layout:
     @property
     def lock(self) -> Path:
         return self.folder / LOCK
+
+    @property
+    def thumbnails(self) -> Path:
+        return self.folder / THUMBNAILS
 
     def vectors(self, generation: int) -> Path:
         return self.folder / f"vectors-{generation}.f32"

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
+from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours, nearest
@@ -176,7 +177,7 @@ class Reader:
     def require_fitted(self) -> None:
         if not self.model.is_fitted:
             raise InputError(
-                f"{self.layout.folder} holds no encoded images yet; run: faemb add {self.layout.folder} IMAGES"
+                f"{self.layout.folder} holds no encoded images yet; run: faemb add {typed(self.layout.folder)} IMAGES"
             )
 
     def _view_of(self, state: tuple[int, int]) -> View:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Shaped
 
+from faemb.collection.hints import repair_command
 from faemb.errors import FaembError, FormatError
 from faemb.runtime.storage import sync_folder
 
@@ -45,7 +46,7 @@ class SlotFile:
             raise FaembError(f"{self.path} cannot be read: {error.strerror}") from error
         raise FormatError(
             f"{self.path} is cut short: it has {held} bytes of {wanted}; "
-            "restore it from a copy, or run: faemb check --repair"
+            f"restore it from a copy, or run: {repair_command(self.path)}"
         )
 
 

@@ -4,6 +4,7 @@ import zlib
 from pathlib import Path
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.hints import repair_command
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.packing import unpack
@@ -20,8 +21,11 @@ def stored_features(file: Path, entry: Entry) -> LocalFeatures:
     """The local features of an image, after a comparison with their checksum."""
     content = packed_features(file, entry)
     if zlib.crc32(content) != entry.features_crc:
-        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: faemb check --repair")
-    return unpack(content)
+        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: {repair_command(file)}")
+    try:
+        return unpack(content)
+    except FormatError as error:
+        raise FormatError(f"{file}: {error}; run: {repair_command(file)}") from error
 
 
 def packed_features(file: Path, entry: Entry) -> bytes:
@@ -30,6 +34,6 @@ def packed_features(file: Path, entry: Entry) -> bytes:
     try:
         return read_at(file, entry.offset, entry.length)
     except OSError as error:
-        raise FormatError(f"{file} cannot be read: {error.strerror}; run: faemb check --repair") from error
+        raise FormatError(f"{file} cannot be read: {error.strerror}; run: {repair_command(file)}") from error
     except ValueError as error:
-        raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: faemb check --repair") from error
+        raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: {repair_command(file)}") from error

@@ -5,7 +5,7 @@ the catalogue names it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.slots import write_at
 from faemb.collection.stored import packed_features, stored_features, vector_file
+from faemb.collection.thumbnails import Thumbnails
 from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
 from faemb.runtime import Progress, silent
@@ -39,6 +40,8 @@ class Report:
 
     added: int = 0
     changed: int = 0
+    moved: int = 0
+    """Images whose file was renamed or moved."""
     unchanged: int = 0
     removed: int = 0
     without_features: list[str] = field(default_factory=list)
@@ -83,6 +86,7 @@ class Writer:
     def __init__(self, layout: Layout, catalogue: Catalogue, progress: Progress | None = None) -> None:
         self.layout, self.catalogue = layout, catalogue
         self.progress = progress or silent
+        self.thumbnails = Thumbnails(layout.thumbnails)
         about = catalogue.about()
         self.generation = int(about["generation"])
         self._keep_features = about["keep_features"] != "0"
@@ -183,6 +187,8 @@ class Writer:
             self.catalogue.use(slots=len(by_slot), offsets=size)
         self.generation = fresh
         self.layout.sweep(self.generation)
+        with suppress(FaembError, OSError):  # they are unused, and are deleted next time
+            self.thumbnails.remove(self.thumbnails.contents() - {entry.hash for entry in entries})
 
     def _copy_vectors(self, entries: Sequence[Entry], model: Model, generation: int) -> None:
         slots = np.array([entry.slot for entry in entries], np.int64)

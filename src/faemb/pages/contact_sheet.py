@@ -1,26 +1,23 @@
 """Search answers or groups of duplicates as one HTML page, with thumbnails of their images.
 
-Thumbnails are JPEG data URIs. The page holds each once, however often it is shown; images are decoded one at a time.
+Thumbnails are JPEG data URIs. The page holds each once, however often it is shown. Those of hits and groups come from
+where the caller says, such as `Collection.thumbnail`; that of a query is always made from its file.
 """
 
 import base64
-import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-from PIL import Image as Pillow
-
 from faemb.collection.results import Answer, Group
+from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.errors import FaembError
-from faemb.features import Image, read_image
 from faemb.features.region import Box, checked_box
 from faemb.pages.document import render
 
-LARGEST_THUMBNAIL = 240
-QUALITY = 80
+MakeThumbnail = Callable[[Path], Thumbnail]
+"""Gives the thumbnail of an image, or raises a FaembError that says why there is none."""
 
 _NOT_FILES = ("", "the array")
 """Names of queries that were given as an array or as features."""
@@ -65,16 +62,25 @@ class ShownGroup:
     score: float
 
 
-def answers_page(answers: Sequence[Answer], *, title: str, box: Sequence[float] | None = None, note: str = "") -> str:
+def answers_page(
+    answers: Sequence[Answer],
+    *,
+    title: str,
+    box: Sequence[float] | None = None,
+    note: str = "",
+    thumbnail: MakeThumbnail = make_thumbnail,
+) -> str:
     """A page of queries with their hits; `box` is the region x1, y1, x2, y2 of each query that was searched for."""
-    pictures = _Pictures()
+    pictures = _Pictures(thumbnail)
     rows = (_answer(answer, box, pictures) for answer in answers)
     return render("answers.html", title=title, note=note, count=len(answers), answers=rows, boxed=box is not None)
 
 
-def groups_page(groups: Sequence[Group], *, title: str, note: str = "") -> str:
+def groups_page(
+    groups: Sequence[Group], *, title: str, note: str = "", thumbnail: MakeThumbnail = make_thumbnail
+) -> str:
     """A page of groups of images that show the same object or scene."""
-    pictures = _Pictures()
+    pictures = _Pictures(thumbnail)
     rows = (ShownGroup([pictures.of(path) for path in group.paths], group.score) for group in groups)
     return render("groups.html", title=title, note=note, count=len(groups), groups=rows)
 
@@ -82,24 +88,25 @@ def groups_page(groups: Sequence[Group], *, title: str, note: str = "") -> str:
 class _Pictures:
     """Makes the pictures of one page; remembers which thumbnails the page holds, but not their pixels."""
 
-    def __init__(self) -> None:
+    def __init__(self, thumbnail: MakeThumbnail) -> None:
+        self._thumbnail = thumbnail
         self._held: dict[Path, Picture] = {}
 
-    def of(self, file: str | os.PathLike[str]) -> Picture:
+    def of(self, file: str | os.PathLike[str], thumbnail: MakeThumbnail | None = None) -> Picture:
+        """A picture, with this way to its thumbnail instead of the page's own."""
         path = Path(os.path.abspath(file))
         if path in self._held:
             return self._held[path]
         try:
-            image = read_image(path, LARGEST_THUMBNAIL)
+            made = (thumbnail or self._thumbnail)(path)
         except FaembError as error:
             return Picture(path, fault=str(error).replace(str(path), path.name))
-        width, height = image.size
-        picture = self._held[path] = Picture(path, f"p{len(self._held)}", width, height)
-        return replace(picture, data=_data_uri(image))
+        picture = self._held[path] = Picture(path, f"p{len(self._held)}", made.width, made.height)
+        return replace(picture, data="data:image/jpeg;base64," + base64.b64encode(made.jpeg).decode("ascii"))
 
 
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
-    query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query), box)
+    query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query, make_thumbnail), box)
     return ShownAnswer(query, answer.features, [(pictures.of(hit.path), hit.score) for hit in answer.hits])
 
 
@@ -107,10 +114,3 @@ def _with_box(picture: Picture, box: Sequence[float] | None) -> Picture:
     if box is None or picture.fault:
         return picture
     return replace(picture, box=checked_box(box, (picture.width, picture.height)))
-
-
-def _data_uri(image: Image) -> str:
-    stream = io.BytesIO()
-    pixels = np.rint(image.pixels).astype(np.uint8)
-    Pillow.fromarray(pixels).save(stream, format="JPEG", quality=QUALITY, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(stream.getbuffer()).decode("ascii")

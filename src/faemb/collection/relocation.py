@@ -1,0 +1,65 @@
+"""New names of images whose files have been moved, without reading the files."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from faemb.collection.catalogue import Catalogue
+from faemb.collection.hints import typed
+from faemb.collection.layout import Layout
+from faemb.collection.sources import is_below
+from faemb.errors import InputError
+
+_TABLES = ("images", "folders", "unreadable")
+"""Tables of the catalogue that hold paths."""
+_MOVING = "\0\0"
+"""Begins no stored name. All names are freed before new ones are given: a new name may be the old one of another."""
+
+
+def relocate(layout: Layout, catalogue: Catalogue, old: Path, new: Path) -> int:
+    """Replace the folder or file `old` by `new` in all stored names; returns the number of images."""
+    before = {table: catalogue.names_in(table) for table in _TABLES}
+    after = {table: _renamed(layout, names, old, new) for table, names in before.items()}
+    if not any(after.values()):
+        raise InputError(f"there is nothing of {old} in {layout.folder}; its folders: {_listed(layout, catalogue)}")
+    _require_present(layout, after["images"].values(), old, new)
+    _require_free(layout, set(before["images"]) - after["images"].keys(), after["images"])
+    with catalogue.change():
+        for table, names in after.items():
+            catalogue.rename_all(table, {name: _MOVING + renamed for name, renamed in names.items()})
+        for table, names in after.items():
+            catalogue.rename_all(table, {_MOVING + renamed: renamed for renamed in names.values()})
+        for name in after["images"].values():
+            catalogue.forget_unreadable(name)
+    return len(after["images"])
+
+
+def _renamed(layout: Layout, names: Iterable[str], old: Path, new: Path) -> dict[str, str]:
+    """The new name for each name of `old` and below."""
+    paths = {name: layout.path_of(name) for name in names}
+    return {
+        name: layout.name_of(new / path.relative_to(old)) for name, path in paths.items() if is_below(path, str(old))
+    }
+
+
+def _listed(layout: Layout, catalogue: Catalogue) -> str:
+    return ", ".join(str(layout.path_of(name)) for name in catalogue.folders()) or "none"
+
+
+def _require_present(layout: Layout, images: Iterable[str], old: Path, new: Path) -> None:
+    """At least one image must be at its new place: `update` would take them all for deleted."""
+    paths = [layout.path_of(name) for name in images]
+    if not os.path.exists(new):
+        raise InputError(f"there is no file or folder {new}; move the images first, or connect their drive")
+    if paths and not any(map(os.path.isfile, paths)):
+        raise InputError(f"none of the {len(paths)} images of {old} is in {new}, such as {paths[0]}; check both names")
+
+
+def _require_free(layout: Layout, others: set[str], images: Mapping[str, str]) -> None:
+    taken = sorted(others.intersection(images.values()))
+    if taken:
+        path = layout.path_of(taken[0])
+        raise InputError(
+            f"{path} is in the collection already, as another image; "
+            f"remove it first with: faemb remove {typed(layout.folder)} {typed(path)}"
+        )

@@ -1,0 +1,189 @@
+"""Stored thumbnails: made when images are added, used without the images, and never the cause of an error."""
+
+import io
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+
+from faemb.collection import Answer, Collection, Group, Hit
+from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
+from faemb.errors import InputError
+from faemb.pages.contact_sheet import answers_page, groups_page
+from html_pages import Page
+from pictures import picture
+from small_collections import NAMES, assert_finds
+
+
+def file_of(collection: Collection) -> Path:
+    return collection.layout.folder / "thumbnails.sqlite"
+
+
+def contents_of(collection: Collection) -> set[str]:
+    return {entry.hash for entry in collection.entries()}
+
+
+def change_bytes(file: Path) -> None:
+    """Of one thumbnail: the database itself is undamaged."""
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("update thumbnails set jpeg = x'00ff' where rowid = 1")
+
+
+def zero(file: Path) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def replace_by_text(file: Path) -> None:
+    file.write_text("something else")
+
+
+DAMAGES = [zero, replace_by_text, lambda file: file.unlink(), lambda file: file.write_bytes(b"")]
+DAMAGE_NAMES = ["zeros", "text", "missing", "empty"]
+
+
+class TestMaking:
+    def test_a_large_photograph(self, tmp_path):
+        """Upright: the orientation is applied to the pixels and to the size."""
+        exif = PIL.Image.Exif()
+        exif[0x0112] = 6
+        PIL.Image.new("RGB", (640, 400), "red").save(tmp_path / "large.jpg", exif=exif)
+        made = make_thumbnail(tmp_path / "large.jpg")
+        assert (made.width, made.height) == (400, 640)
+        with PIL.Image.open(io.BytesIO(made.jpeg)) as small:
+            assert (small.format, small.size) == ("JPEG", (150, 240))
+
+    def test_16_bits(self, tmp_path):
+        PIL.Image.fromarray(np.full((30, 20), 30000, np.uint16)).save(tmp_path / "deep.png")
+        with PIL.Image.open(io.BytesIO(make_thumbnail(tmp_path / "deep.png").jpeg)) as small:
+            assert small.size == (20, 30)
+
+
+class TestStoring:
+    def test_every_image_has_one(self, collection, photos):
+        assert Thumbnails(file_of(collection)).contents() == contents_of(collection)
+        for name in NAMES:
+            assert collection.thumbnail(photos / name) == make_thumbnail(photos / name)
+
+    def test_it_needs_no_image(self, collection, photos):
+        expected = collection.thumbnail(photos / "a.png")
+        shutil.rmtree(photos)
+        assert collection.thumbnail(photos / "a.png") == expected
+
+    def test_it_follows_a_changed_image(self, collection, photos):
+        picture(photos / "a.png", 77, size=(200, 100))
+        collection.update()
+        assert collection.thumbnail(photos / "a.png").width == 200
+
+    def test_one_for_copies(self, collection, photos):
+        shutil.copy(photos / "a.png", photos / "copy.png")
+        collection.update()
+        assert collection.thumbnail(photos / "copy.png") == collection.thumbnail(photos / "a.png")
+        assert len(Thumbnails(file_of(collection)).contents()) == 5
+
+    def test_an_image_of_another_collection_is_refused(self, collection, tmp_path):
+        other = picture(tmp_path / "other.png", 3)
+        with pytest.raises(InputError, match=r"other\.png is not in the collection .*photos\.faemb"):
+            collection.thumbnail(other)
+
+    def test_those_of_removed_images_are_deleted_by_compaction(self, empty, tmp_path):
+        photos = tmp_path / "photos"
+        for seed in range(30):
+            picture(photos / f"{seed:02}.png", seed)
+        empty.add(photos)
+        size = file_of(empty).stat().st_size
+        empty.remove([photos / f"{seed:02}.png" for seed in range(25)])
+        assert Thumbnails(file_of(empty)).contents() == contents_of(empty)
+        assert len(empty) == 5
+        assert file_of(empty).stat().st_size < size / 2
+
+
+class TestDamage:
+    @pytest.mark.parametrize("damage", DAMAGES, ids=DAMAGE_NAMES)
+    def test_nothing_fails(self, collection, photos, damage):
+        """The thumbnail comes from the image, and new ones can be stored."""
+        damage(file_of(collection))
+        assert collection.thumbnail(photos / "a.png") == make_thumbnail(photos / "a.png")
+        new = picture(photos / "new.png", 40)
+        assert collection.update().added == 1
+        assert_finds(collection.search(new, top=1)[0].hits, new)
+        new.unlink()
+        assert (collection.thumbnail(new).width, collection.check()) == (120, [])
+
+    def test_without_the_image_the_fault_is_the_image(self, collection, photos):
+        file_of(collection).unlink()
+        (photos / "a.png").unlink()
+        with pytest.raises(InputError, match=r"there is no file .*a\.png"):
+            collection.thumbnail(photos / "a.png")
+
+    @pytest.mark.parametrize(
+        ("damage", "sentence"),
+        [
+            (change_bytes, "damaged thumbnails in {file}: 1"),
+            (zero, "the thumbnails in {file} are damaged"),
+            (replace_by_text, "the thumbnails in {file} are damaged"),
+        ],
+        ids=["one", "zeros", "text"],
+    )
+    def test_a_check_tells_and_a_repair_makes_them_again(self, collection, photos, damage, sentence):
+        file = file_of(collection)
+        before = stored(collection)
+        damage(file)
+        assert collection.check() == [sentence.format(file=file)]
+        assert collection.check(repair=True) == [sentence.format(file=file)]
+        assert collection.check() == []
+        assert stored(collection) == before
+
+    def test_a_repair_keeps_thumbnails_of_images_that_are_away(self, collection, photos):
+        """Only the damaged one is lost."""
+        change_bytes(file_of(collection))
+        shutil.rmtree(photos)
+        collection.check(repair=True)
+        assert len(stored(collection)) == 4
+        assert collection.check() == []
+
+    def test_missing_ones_are_no_fault_and_are_made_by_a_repair(self, collection, photos):
+        """As in collections that were made before there were thumbnails."""
+        before = stored(collection)
+        file_of(collection).unlink()
+        (photos / "b.png").unlink()
+        picture(photos / "c.jpg", 66)
+        assert collection.check() == []
+        assert collection.check(repair=True) == [f"missing thumbnails in {file_of(collection)}: 3"]
+        assert stored(collection).items() < before.items()
+        assert collection.check(repair=True) == []
+
+    def test_bits_of_a_row_that_is_no_thumbnail(self, tmp_path):
+        thumbnails = Thumbnails(tmp_path / "t.sqlite")
+        thumbnails.put({"ab": Thumbnail(3, 2, b"jpeg")})
+        assert thumbnails.get("ab") == Thumbnail(3, 2, b"jpeg")
+        with closing(sqlite3.connect(tmp_path / "t.sqlite")) as database, database:
+            database.execute("update thumbnails set width = 4")
+        assert thumbnails.get("ab") is None
+        assert thumbnails.damaged() == {"ab"}
+
+
+def stored(collection: Collection) -> dict[str, Thumbnail]:
+    thumbnails = Thumbnails(file_of(collection))
+    found = {content: thumbnails.get(content) for content in contents_of(collection)}
+    return {content: thumbnail for content, thumbnail in found.items() if thumbnail is not None}
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["there", "away"])
+def test_pages_show_them(collection, photos, tmp_path, away):
+    query = shutil.copy(photos / "a.png", tmp_path / "query.png")
+    paths = [photos / name for name in NAMES]
+    if away:
+        shutil.rmtree(photos)
+    answers = [Answer(str(query), 5, [Hit(path, 0.5) for path in paths])]
+    pages: list[Callable[..., str]] = [
+        lambda **how: answers_page(answers, title="T", box=(0, 0, 50, 50), **how),
+        lambda **how: groups_page([Group(paths, 0.5)], title="T", **how),
+    ]
+    for page, queries in zip(pages, (1, 0), strict=True):
+        assert len(Page(page(thumbnail=collection.thumbnail)).attributes("image")) == 5 + queries
+        assert len(Page(page()).attributes("image")) == queries + 5 * (not away)
