@@ -13,7 +13,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-CATALOGUE = "catalogue.sqlite"
+from faemb.runtime.storage import CATALOGUE
+
 MODEL = "model.faemb"
 LOCK = "writer.lock"
 
