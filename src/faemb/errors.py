@@ -46,9 +46,9 @@ class Fault(str):
         fault.path = str(path)
         return fault
 
-    def __getnewargs__(self) -> tuple[str, str]:
-        """Allows faults to be copied and to be sent from a worker process."""
-        return str(self), self.path
+    def __reduce__(self) -> tuple[type["Fault"], tuple[str, str]]:
+        """Allows faults to be copied, and to be sent from a worker process."""
+        return type(self), (str(self), self.path)
 
 
 def about(path: object, fault: Exception | str) -> Fault:

@@ -50,6 +50,7 @@ def index(
     """Make a searchable collection of IMAGES.
 
     A model is learned from IMAGES unless one is given. The same command continues an interrupted run.
+    Folders, and what --exclude leaves out of them, are remembered for `faemb update`.
 
     Example: faemb index photos --out photos.faemb
     """
@@ -76,6 +77,9 @@ def add(
     output: Output,
 ) -> None:
     """Add IMAGES to a collection; images that have not changed are skipped.
+
+    Folders, and what --exclude leaves out of them, are remembered for `faemb update`: the last command that names a
+    folder decides. Images that are in the collection already stay in it.
 
     Example: faemb add photos.faemb more-photos
     """

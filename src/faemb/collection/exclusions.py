@@ -1,4 +1,4 @@
-"""Patterns of files that a folder of a collection leaves out, kept in the catalogue so that `update` leaves them out too.
+"""Patterns of what is left out of a folder, kept in the catalogue so that `update` leaves the same out.
 
 One entry of the catalogue's `about` holds them as JSON: stored name of the folder -> patterns.
 """

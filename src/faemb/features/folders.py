@@ -17,54 +17,14 @@ SUFFIXES = frozenset(
 )
 READ = "JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC and AVIF"
 RAW = frozenset(
-    [
-        ".3fr",
-        ".arw",
-        ".cr2",
-        ".cr3",
-        ".crw",
-        ".dcr",
-        ".dng",
-        ".erf",
-        ".iiq",
-        ".kdc",
-        ".mef",
-        ".mos",
-        ".mrw",
-        ".nef",
-        ".nrw",
-        ".orf",
-        ".pef",
-        ".raf",
-        ".raw",
-        ".rw2",
-        ".rwl",
-        ".sr2",
-        ".srf",
-        ".srw",
-        ".x3f",
-    ]
+    f".{name}"
+    for name in (
+        *("3fr", "arw", "cr2", "cr3", "crw", "dcr", "dng", "erf", "iiq", "kdc", "mef", "mos", "mrw", "nef", "nrw"),
+        *("orf", "pef", "raf", "raw", "rw2", "rwl", "sr2", "srf", "srw", "x3f"),
+    )
 )
 VIDEOS = frozenset(
-    [
-        ".3gp",
-        ".asf",
-        ".avi",
-        ".flv",
-        ".m2ts",
-        ".m4v",
-        ".mkv",
-        ".mov",
-        ".mp4",
-        ".mpeg",
-        ".mpg",
-        ".mts",
-        ".ogv",
-        ".ts",
-        ".vob",
-        ".webm",
-        ".wmv",
-    ]
+    (".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".webm", ".wmv")
 )
 SYSTEM = frozenset(
     ("@eadir", "#recycle", "$recycle.bin", "system volume information", "__macosx", "thumbs.db", "desktop.ini")
@@ -130,9 +90,8 @@ def passed_over_sentences(counts: dict[str, int]) -> list[str]:
     kinds = (("RAW file", RAW), ("video", VIDEOS), ("other file", counts.keys() - RAW - VIDEOS))
     parts = [_counted(name, {end: counts[end] for end in sorted(ends & counts.keys())}) for name, ends in kinds]
     *first, last = [part for part in parts if part] or [""]
-    return (
-        [f"passed over {' and '.join([*filter(None, [', '.join(first)]), last])}: faemb reads {READ}"] if last else []
-    )
+    listed = f"{', '.join(first)} and {last}" if first else last
+    return [f"passed over {listed}: faemb reads {READ}"] if listed else []
 
 
 def _counted(name: str, counts: dict[str, int]) -> str:

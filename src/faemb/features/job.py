@@ -8,6 +8,7 @@ appear complete or not at all, so a run may be killed at any moment and started 
 import hashlib
 import os
 import time
+import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from faemb.errors import FaembError, Fault, InputError, about
 from faemb.features.extractor import Extractor
-from faemb.features.files.npz import read_npz_header, write_npz
+from faemb.features.files.npz import is_our_npz, read_npz_header, write_npz
 from faemb.features.folders import by_suffix, common_folder, find_some
 from faemb.runtime import Progress, silent
 from faemb.runtime.parallel import checked_jobs, spread
@@ -58,6 +59,8 @@ class ExtractToFile:
         image_hash = content_hash(target.image)
         if self._is_up_to_date(target.output, image_hash):
             return Extracted(0, fresh=False)
+        if zipfile.is_zipfile(target.output) and not is_our_npz(target.output):
+            raise InputError(f"{target.output} exists and was not written by faemb; give another folder with --out")
         features = self.extractor.extract(target.image)
         make_folder(target.output.parent)
         write_npz(target.output, features, image_hash=image_hash)
@@ -69,7 +72,7 @@ class ExtractToFile:
         try:
             header = read_npz_header(output)
         except FaembError:
-            return False  # damaged or something else: it is replaced
+            return False  # damaged: it is replaced
         return header.image_hash == image_hash and header.fingerprint == self.extractor.fingerprint
 
 

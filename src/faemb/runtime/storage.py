@@ -48,7 +48,7 @@ def require_writable(path: AnyPath) -> Path:
 
 
 IsOurs = Callable[[Path], bool] | None
-"""Whether a file is of a certain kind and was written by faemb; None if files of that kind do not say who wrote them."""
+"""Whether a file is of a certain kind and was written by faemb; None if such files do not say who wrote them."""
 
 
 def require_output(path: AnyPath, is_ours: IsOurs, *, overwrite: bool) -> Path:
