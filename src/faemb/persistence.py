@@ -230,7 +230,7 @@ def _kind(name: str, revision: int) -> type[Component]:
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     try:
         if not path.is_file():
-            raise FormatError(f"no model at {path}; expected a file that faemb has saved")
+            raise FormatError(f"no model at {path}; make one with: faemb fit IMAGES --out {path}")
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             _check(header, path)

@@ -160,11 +160,11 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--model", "photos/a.png"], "is not a faemb model"),
             (["photos", "--out", "new.faemb", "--preset", "huge"], "no preset is called 'huge'"),
             (["photos", "--out", "new.faemb", "--variant", "paper"], "the preset 'small' has no variant 'paper'"),
-            (["photos", "--out", "new.faemb", "--detector", "surf"], "detector is 'surf'"),
+            (["photos", "--out", "new.faemb", "--detector", "surf"], "--detector is 'surf'"),
             (["photos", "--out", "new.faemb", "--detector", "map"], "needs a network"),
-            (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
-            (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
-            (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos", "--out", "new.faemb", "--max-features", "-1"], "--max-features is -1"),
+            (["photos", "--out", "new.faemb", "--max-side", "3"], "--max-side is 3"),
+            (["photos", "--out", "new.faemb", "--index", "tree"], "--index is 'tree'"),
             (["photos", "--out", "new.faemb", *MODEL, "--preset", "small"], "--preset cannot be combined with --model"),
             (
                 ["photos", "--out", "new.faemb", *MODEL, "--max-features", "0", "--rotation-invariant"],
@@ -241,7 +241,7 @@ class TestChanging:
         monkeypatch.chdir(here)
         picture(here / "photos" / "x.png", 20)
         for command in (["add", "photos.faemb", "photos"], ["update", "photos.faemb"]):
-            assert_mistake(run(*command, "--jobs", "0"), "jobs is 0; expected a whole number, 1 to 1024")
+            assert_mistake(run(*command, "--jobs", "0"), "--jobs is 0; expected a whole number, 1 to 1024")
 
 
 # Looking at them
@@ -444,9 +444,9 @@ class TestSearch:
             (["gone.faemb", "photos/a.png"], "no collection at gone.faemb; make one with: faemb index IMAGES --out"),
             (["photos.faemb", "gone.png"], "gone.png"),
             (["photos.faemb", "photos"], "photos"),
-            (["photos.faemb", "photos/a.png", "--top", "0"], "top is 0"),
-            (["photos.faemb", "photos/a.png", "--threshold", "2"], "threshold is 2.0"),
-            (["photos.faemb", "photos/a.png", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "photos/a.png", "--top", "0"], "--top is 0"),
+            (["photos.faemb", "photos/a.png", "--threshold", "2"], "--threshold is 2.0"),
+            (["photos.faemb", "photos/a.png", "--index", "tree"], "--index is 'tree'"),
             (["photos.faemb", "photos/a.png", "--box", "1,2,3"], "the box '1,2,3' cannot be read"),
             (["photos.faemb", "photos/a.png", "--box", "5,5,5,9"], "is empty"),
             (["photos.faemb", "photos/a.png", "--box", "500,5,600,9"], "lies outside the image"),
@@ -506,8 +506,8 @@ class TestDuplicates:
         ("options", "words"),
         [
             (["gone.faemb"], "no collection at gone.faemb"),
-            (["photos.faemb", "--threshold", "1.5"], "threshold is 1.5"),
-            (["photos.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "--threshold", "1.5"], "--threshold is 1.5"),
+            (["photos.faemb", "--index", "tree"], "--index is 'tree'"),
             (["photos.faemb", "--html", "groups.txt"], "ends in .html"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -534,7 +534,7 @@ class TestExport:
         ("options", "words"),
         [
             (["gone.faemb", "--out", "out.npz"], "no collection at gone.faemb"),
-            (["photos.faemb", "--out", "out.csv", "--format", "csv"], "format is 'csv'; expected one of npz, fvecs"),
+            (["photos.faemb", "--out", "out.csv", "--format", "csv"], "--format is 'csv'; expected one of npz, fvecs"),
             (["photos.faemb", "--out", "gone/out.npz"], "the folder gone does not exist; make it first"),
             (["photos.faemb", "--out", "photos"], "it is a folder"),
         ],

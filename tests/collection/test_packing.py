@@ -83,7 +83,7 @@ WHOLE = pack(features_of(np.random.default_rng(0).random((6, 9))))
 
 def test_cut_anywhere_it_is_refused():
     for length in range(len(WHOLE)):
-        with pytest.raises(FormatError, match=r"local features are damaged .*run: faemb check --repair"):
+        with pytest.raises(FormatError, match=r"local features are damaged .*run: faemb check COLLECTION --repair"):
             unpack(WHOLE[:length])
 
 

@@ -71,7 +71,8 @@ def test_a_short_file_is_refused(file, held):
     with pytest.raises(FormatError) as caught:
         file.rows(3)
     assert str(caught.value) == (
-        f"{file.path} is cut short: it has {held} bytes of 36; restore it from a copy, or run: faemb check --repair"
+        f"{file.path} is cut short: it has {held} bytes of 36; restore it from a copy, or run: "
+        f"faemb check {file.path.parent} --repair"
     )
 
 

@@ -1,10 +1,13 @@
 """The commands, and how they end: exit codes, and one line on standard error for an error or an interruption."""
 
+import re
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import check, duplicates, export, info, remove, search
@@ -61,9 +64,23 @@ def _about(
     """Instance-level image search: find the images that show the same object or scene."""
 
 
+def _command() -> str:
+    return next((given for given in sys.argv[1:] if not given.startswith("-")), "")
+
+
 def _stopped() -> str:
-    command = next((given for given in sys.argv[1:] if not given.startswith("-")), "")
-    return "stopped; run the same command again to go on" if command in CONTINUED else "stopped"
+    return "stopped; run the same command again to go on" if _command() in CONTINUED else "stopped"
+
+
+def _in_options(sentence: str) -> str:
+    """A sentence on a setting of Python, such as "max_side is 3", about the option that sets it: "--max-side is 3"."""
+    command = cast(TyperGroup, get_command(app)).commands.get(_command())
+    for parameter in command.params if command is not None else ():
+        option = max(parameter.opts, key=len)
+        setting = option.lstrip("-").replace("-", "_")
+        if option.startswith("--"):
+            sentence = re.sub(rf"^{setting}(?= is [^;]+; expected)|(?<= no setting ){setting}\b", option, sentence)
+    return sentence
 
 
 def main() -> None:
@@ -83,5 +100,5 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
-        warning(str(error))
+        warning(_in_options(str(error)))
         sys.exit(FAILED)

@@ -68,7 +68,9 @@ def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
     try:
         return Path(os.path.commonpath(roots)) if roots else Path()
     except ValueError:
-        raise InputError("the images lie on several drives, and hloc has one picture folder; use npz") from None
+        raise InputError(
+            "the images lie on several drives, and hloc has one picture folder; use --format npz"
+        ) from None
 
 
 def _write_npz(path: Path, vectors: np.ndarray, names: list[str]) -> None:

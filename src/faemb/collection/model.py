@@ -80,7 +80,7 @@ class Model(Component):
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(
-                f"{path} holds a {type(loaded).__name__}, not a model with an extractor; make one with: faemb fit"
+                f"{path} is a saved {type(loaded).__name__}, not a model of images; make one with: faemb fit IMAGES --out FILE"
             )
         return loaded.to(device)
 

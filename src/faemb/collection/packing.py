@@ -52,7 +52,9 @@ def unpack(content: bytes) -> LocalFeatures:
         count, width, *size, scale, signed = _HEAD.unpack_from(content, _MARKS.size)
         body = _inflated(content[_MARKS.size + _HEAD.size :], count * (width + 28))
     except (struct.error, zlib.error, ValueError) as error:
-        raise FormatError(f"stored local features are damaged ({error}); run: faemb check --repair") from error
+        raise FormatError(
+            f"stored local features are damaged ({error}); run: faemb check COLLECTION --repair"
+        ) from error
     levels = np.frombuffer(body, np.int8 if signed else np.uint8, count * width).reshape(count, width)
     rest = np.frombuffer(body, "<f4", count * 7, count * width)
     frames, scores = rest[: count * 6].reshape(count, 6), rest[count * 6 :]

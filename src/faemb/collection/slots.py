@@ -45,7 +45,7 @@ class SlotFile:
             raise FaembError(f"{self.path} cannot be read: {error.strerror}") from error
         raise FormatError(
             f"{self.path} is cut short: it has {held} bytes of {wanted}; "
-            "restore it from a copy, or run: faemb check --repair"
+            f"restore it from a copy, or run: faemb check {self.path.parent} --repair"
         )
 
 

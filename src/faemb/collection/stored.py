@@ -20,7 +20,7 @@ def stored_features(file: Path, entry: Entry) -> LocalFeatures:
     """The local features of an image, after a comparison with their checksum."""
     content = packed_features(file, entry)
     if zlib.crc32(content) != entry.features_crc:
-        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: faemb check --repair")
+        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: faemb check {file.parent} --repair")
     return unpack(content)
 
 
@@ -30,6 +30,10 @@ def packed_features(file: Path, entry: Entry) -> bytes:
     try:
         return read_at(file, entry.offset, entry.length)
     except OSError as error:
-        raise FormatError(f"{file} cannot be read: {error.strerror}; run: faemb check --repair") from error
+        raise FormatError(
+            f"{file} cannot be read: {error.strerror}; run: faemb check {file.parent} --repair"
+        ) from error
     except ValueError as error:
-        raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: faemb check --repair") from error
+        raise FormatError(
+            f"the catalogue is damaged at {entry.path} ({error}); run: faemb check COLLECTION --repair"
+        ) from error
