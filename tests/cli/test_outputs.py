@@ -17,7 +17,7 @@ from faemb.collection import Collection, Model
 from faemb.features import HessianAffine, job
 from faemb.features.files import write_npz
 from faemb.pages.document import render
-from made_up_runs import made_up_run
+from made_up_runs import run as made_up_run
 from pictures import picture
 from processes import COMMAND, PATIENCE, one_after_the_other
 from small_collections import make_collection, names_in, tiny_model, work_here
@@ -104,7 +104,7 @@ class TestExistingFiles:
     def test_features_are_not_written_into_a_collection(self, run):
         words = "photos.faemb is a collection; give a name outside of it"
         assert_mistake(run("features", "photos", "--out", "photos.faemb/features"), words)
-        assert_mistake(run("convert-features", "a.npz", "--out", "photos.faemb"), words)
+        assert_mistake(run("convert-features", "a.npz", "--out", "photos.faemb/features"), words)
 
     def test_it_is_refused_before_any_work(self, run, here, monkeypatch):
         def work(*_: Any) -> None:

@@ -210,7 +210,7 @@ def test_wrong_settings_of_an_extractor_are_refused(kind: type, settings: dict[s
             FormatError,
             r"shape \(2, 65, 3\), tokens; use the detector tokens",
         ),
-        (CnnPatches(network(cells())), InputError, r"give its size, such as .* in its \.json file"),
+        (CnnPatches(network(cells())), InputError, r"give its size in its .json file"),
         (CnnMap(network(cells(), size=(64, 64)), scales=(1, 0.5)), InputError, r"takes 64 x 64 only: use scales=\(1.0"),
     ],
 )

@@ -80,7 +80,8 @@ class Model(Component):
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(
-                f"{path} is a saved {type(loaded).__name__}, not a model of images; make one with: faemb fit IMAGES --out FILE"
+                f"{path} is a saved {type(loaded).__name__}, not a model of images; "
+                "make one with: faemb fit IMAGES --out FILE"
             )
         return loaded.to(device)
 
