@@ -200,7 +200,11 @@ def test_wrong_settings_of_an_extractor_are_refused(kind: type, settings: dict[s
             FormatError,
             r"shape \(1, 65, 3\), not a map \(1, d, h, w\); use the detector tokens",
         ),
-        (CnnMap(network(quarters(16))), FormatError, "not a map .* name its last convolution as output, or use CnnP"),
+        (
+            CnnMap(network(quarters(16))),
+            FormatError,
+            "not a map .* name its last convolution as output, or use the detector pa",
+        ),
         (CnnTokens(network(cells())), FormatError, r"not tokens \(1, n, d\); use the detector map"),
         (CnnTokens(network(quarters(16))), FormatError, r"shape \(1, 12\), not tokens .* name another output"),
         (CnnTokens(network(tokens(8))), FormatError, r"65 tokens for 64 x 64 pixels; expected 1 \+ 64 \* 64: set pre"),

@@ -64,17 +64,17 @@ def _about(
     """Instance-level image search: find the images that show the same object or scene."""
 
 
-def _command() -> str:
+def _given_command() -> str:
     return next((given for given in sys.argv[1:] if not given.startswith("-")), "")
 
 
 def _stopped() -> str:
-    return "stopped; run the same command again to go on" if _command() in CONTINUED else "stopped"
+    return "stopped; run the same command again to go on" if _given_command() in CONTINUED else "stopped"
 
 
 def _in_options(sentence: str) -> str:
     """A sentence on a setting of Python, such as "max_side is 3", about the option that sets it: "--max-side is 3"."""
-    command = cast(TyperGroup, get_command(app)).commands.get(_command())
+    command = cast(TyperGroup, get_command(app)).commands.get(_given_command())
     for parameter in command.params if command is not None else ():
         option = max(parameter.opts, key=len)
         setting = option.lstrip("-").replace("-", "_")

@@ -39,8 +39,8 @@ Commands that read images print, with `--json`, an object whose `failed` lists e
 _OUTPUTS = """## Existing files
 
 An output file that exists is replaced only if faemb can tell that it wrote that file and that it is of the same kind;
-`.fvecs` and `.faiss` files do not say who wrote them. `--overwrite` replaces any plain file. Nothing is written into the
-folder of a collection."""
+`.fvecs` and `.faiss` files do not say who wrote them. `--overwrite` replaces any plain file. Nothing is written into
+the folder of a collection."""
 
 
 def _exit_codes() -> str:
