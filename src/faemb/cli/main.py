@@ -26,7 +26,7 @@ EXIT_CODES = {
     PARTLY: "done, but some inputs could not be used",
     STOPPED: "stopped by Ctrl-C",
 }
-CONTINUED = ("index", "add", "update", "features", "benchmark")
+CONTINUED = ("index", "add", "update", "relearn", "features", "benchmark")
 """Commands that keep what they have done: given again, they do the rest."""
 
 app = typer.Typer(
