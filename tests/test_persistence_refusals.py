@@ -126,7 +126,7 @@ def test_a_missing_file_is_refused(path: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    assert_refused(tmp_path, "expected a file that faemb has saved")
+    assert_refused(tmp_path, "make one with: faemb fit IMAGES --out")
 
 
 def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:

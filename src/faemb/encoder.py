@@ -214,9 +214,12 @@ class Encoder(Component):
         sets = self._on_device(as_sets(images, columns=self.descriptor_dimension))
         return self._pooled(sets, progress or silent, "encode")
 
-    def save(self, path: str | os.PathLike[str]) -> str:
-        """Write settings and learned arrays to one file; returns the fingerprint."""
-        return persistence.save(self, path)
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> str:
+        """Write settings and learned arrays to one file; returns the fingerprint.
+
+        An existing file that is not a model is replaced only with `overwrite`.
+        """
+        return persistence.save(self, path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> "Encoder":

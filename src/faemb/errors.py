@@ -36,9 +36,24 @@ def reason(error: BaseException) -> str:
     return line if len(line) <= 200 else line[:197] + "..."
 
 
-def about(path: object, fault: Exception | str) -> str:
+class Fault(str):
+    """A sentence on what is wrong with a file or folder, and the path of that file or folder."""
+
+    path: str
+
+    def __new__(cls, sentence: str, path: object) -> "Fault":
+        fault = super().__new__(cls, sentence)
+        fault.path = str(path)
+        return fault
+
+    def __reduce__(self) -> tuple[type["Fault"], tuple[str, str]]:
+        """Allows faults to be copied, and to be sent from a worker process."""
+        return type(self), (str(self), self.path)
+
+
+def about(path: object, fault: Exception | str) -> Fault:
     """A sentence on what is wrong with a file; it begins with the path unless the message contains it."""
     text = str(fault)
     if isinstance(fault, Exception) and not isinstance(fault, FaembError):
         text = f"an unexpected fault, please report it ({reason(fault)})"
-    return text if str(path) in text else f"{path}: {text}"
+    return Fault(text if str(path) in text else f"{path}: {text}", path)

@@ -30,7 +30,7 @@ from faemb import persistence_version_1
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
 from faemb.errors import FaembError, FormatError, InputError, reason
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import replacing, require_replaceable
 
 FORMAT = "faemb-model"
 VERSION = 2
@@ -48,8 +48,12 @@ class _OtherNumbersError(Exception):
     """The file holds something that this version computes differently."""
 
 
-def save(component: Component, path: str | os.PathLike[str]) -> str:
-    """Write `component`, fitted or not, replacing `path` in one step; returns the fingerprint."""
+def save(component: Component, path: str | os.PathLike[str], *, overwrite: bool = False) -> str:
+    """Write `component`, fitted or not, replacing `path` in one step; returns the fingerprint.
+
+    An existing file that is not a model of this package is replaced only with `overwrite`.
+    """
+    require_replaceable(path, is_model, overwrite=overwrite)
     arrays: dict[str, np.ndarray] = {}
     digests: dict[str, str] = {}
     tree = _describe(component, "", arrays, digests)
@@ -67,6 +71,15 @@ def save(component: Component, path: str | os.PathLike[str]) -> str:
     except SafetensorError as error:
         raise FaembError(f"cannot write {path}: {error}") from error
     return header["fingerprint"]
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file was written by `save`, by its header."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return (file.metadata() or {}).get("format") == FORMAT
+    except (SafetensorError, OSError):
+        return False
 
 
 def load(path: str | os.PathLike[str]) -> Component:
@@ -217,7 +230,7 @@ def _kind(name: str, revision: int) -> type[Component]:
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     try:
         if not path.is_file():
-            raise FormatError(f"no model at {path}; expected a file that faemb has saved")
+            raise FormatError(f"no model at {path}; make one with: faemb fit IMAGES --out {path}")
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             _check(header, path)

@@ -152,8 +152,8 @@ SIZES = (
     Size(1, 16, 136),
     Size(1, 8, 0),
 )
-"""Largest first. Photographs that a model has learned from are found as well with these sizes as with larger ones, which
-take longer to learn (docs/collection.md)."""
+"""Largest first. A collection whose images teach the model is searched as well with these sizes as with larger ones,
+which take longer to learn (docs/collection.md)."""
 
 
 def shrunk(encoder: Encoder, descriptors: int) -> Encoder:

@@ -69,9 +69,9 @@ def test_many_queries_in_a_real_process(here):
     asked = [f"photos/{name}" for name in NAMES] * 2
     command = [str(COMMAND), "search", "photos.faemb", *asked, "broken.png", "--json", "--top", "1", "--jobs", "2"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
-    assert ended.returncode == 0
+    assert ended.returncode == 3
     assert re.fullmatch(r"faemb: broken\.png [^\n]+\n", ended.stderr)
-    found = [answer["hits"][0]["path"] for answer in json.loads(ended.stdout)]
+    found = [answer["hits"][0]["path"] for answer in json.loads(ended.stdout)["answers"]]
     assert found == [str(here / name) for name in asked]
 
 
@@ -127,7 +127,7 @@ class TestIndex:
         (here / "photos" / "broken.png").write_text("no image")
         blank(here / "photos" / "flat.png")
         ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "-q")
-        assert (ended.code, ended.out) == (0, "")
+        assert (ended.code, ended.out) == (3, "")
         broken, flat = warnings(ended)
         assert broken.startswith("photos/broken.png ")
         assert flat == f"{here / 'photos' / 'flat.png'} has no local features, so it is stored but ranked last"
@@ -137,9 +137,9 @@ class TestIndex:
         blank(here / "photos" / "flat.png")
         ended = run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--json")
         report = json.loads(ended.out)
-        assert (ended.code, report["added"], report["unchanged"], report["removed"]) == (0, 5, 0, 0)
+        assert (ended.code, report["added"], report["unchanged"], report["removed"]) == (3, 5, 0, 0)
         assert report["without_features"] == [str(here / "photos" / "flat.png")]
-        assert report["failed"] == warnings(ended)[:1]
+        assert report["failed"] == [{"path": "photos/broken.png", "reason": warnings(ended)[0]}]
 
     def test_nothing_but_broken_images_is_a_failure(self, run, here):
         (here / "broken.png").write_text("no image")
@@ -160,11 +160,11 @@ class TestIndex:
             (["photos", "--out", "new.faemb", "--model", "photos/a.png"], "is not a faemb model"),
             (["photos", "--out", "new.faemb", "--preset", "huge"], "no preset is called 'huge'"),
             (["photos", "--out", "new.faemb", "--variant", "paper"], "the preset 'small' has no variant 'paper'"),
-            (["photos", "--out", "new.faemb", "--detector", "surf"], "detector is 'surf'"),
+            (["photos", "--out", "new.faemb", "--detector", "surf"], "--detector is 'surf'"),
             (["photos", "--out", "new.faemb", "--detector", "map"], "needs a network"),
-            (["photos", "--out", "new.faemb", "--max-features", "-1"], "max_features is -1"),
-            (["photos", "--out", "new.faemb", "--max-side", "3"], "max_side is 3"),
-            (["photos", "--out", "new.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos", "--out", "new.faemb", "--max-features", "-1"], "--max-features is -1"),
+            (["photos", "--out", "new.faemb", "--max-side", "3"], "--max-side is 3"),
+            (["photos", "--out", "new.faemb", "--index", "tree"], "--index is 'tree'"),
             (["photos", "--out", "new.faemb", *MODEL, "--preset", "small"], "--preset cannot be combined with --model"),
             (
                 ["photos", "--out", "new.faemb", *MODEL, "--max-features", "0", "--rotation-invariant"],
@@ -264,7 +264,7 @@ class TestChanging:
         monkeypatch.chdir(here)
         picture(here / "photos" / "x.png", 20)
         for command in (["add", "photos.faemb", "photos"], ["update", "photos.faemb"]):
-            assert_mistake(run(*command, "--jobs", "0"), "jobs is 0; expected a whole number, 1 to 1024")
+            assert_mistake(run(*command, "--jobs", "0"), "--jobs is 0; expected a whole number, 1 to 1024")
 
 
 # Looking at them
@@ -363,7 +363,10 @@ class TestSearch:
     def test_for_programs(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "photos/trip/d.png", "--json")
         assert (ended.code, ended.err) == (0, "")
-        answers = json.loads(ended.out)
+        found = json.loads(ended.out)
+        assert found.keys() == {"answers", "failed"}
+        assert found["failed"] == []
+        answers = found["answers"]
         assert [answer["query"] for answer in answers] == ["photos/b.png", "photos/trip/d.png"]
         expected = [len(HessianAffine(max_features=40).extract(here / answer["query"])) for answer in answers]
         assert [answer["features"] for answer in answers] == expected
@@ -378,7 +381,7 @@ class TestSearch:
         *_, last = run("search", "photos.faemb", "photos/a.png").out.splitlines()
         assert last == f"   5.   none  {here / 'photos' / 'flat.png'}"
         ((*_, hit),) = (
-            each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)
+            each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)["answers"]
         )
         assert hit == {"path": str(here / "photos" / "flat.png"), "score": None}
 
@@ -388,7 +391,7 @@ class TestSearch:
         assert ended == (0, "flat.png has no local features, so nothing is similar to it\n", "")
         ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
         assert ended.out == "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it\n"
-        answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)
+        answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)["answers"]
         assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
 
     def test_top_and_threshold(self, run):
@@ -398,7 +401,7 @@ class TestSearch:
 
     def test_a_box(self, run):
         whole, part = (
-            json.loads(run("search", "photos.faemb", "photos/a.png", "--json", *options).out)[0]
+            json.loads(run("search", "photos.faemb", "photos/a.png", "--json", *options).out)["answers"][0]
             for options in ([], ["--box", "0,0,80,119"])
         )
         assert 0 < part["features"] < whole["features"]
@@ -412,11 +415,13 @@ class TestSearch:
     def test_one_broken_query_among_good_ones(self, run, here):
         (here / "broken.png").write_text("no image")
         ended = run("search", "photos.faemb", "broken.png", "photos/a.png", "gone.png", "--json")
-        assert ended.code == 0
-        assert [answer["query"] for answer in json.loads(ended.out)] == ["photos/a.png"]
+        assert ended.code == 3
+        found = json.loads(ended.out)
+        assert [answer["query"] for answer in found["answers"]] == ["photos/a.png"]
         broken, gone = warnings(ended)
         assert "broken.png" in broken
         assert "gone.png" in gone
+        assert found["failed"] == [{"path": "broken.png", "reason": broken}, {"path": "gone.png", "reason": gone}]
 
     def test_nothing_but_broken_queries(self, run, here):
         (here / "broken.png").write_text("no image")
@@ -443,7 +448,7 @@ class TestSearch:
         picture(here / "photos" / name, 50)
         run("add", "photos.faemb", "photos")
         assert f"photos/{name}" in run("search", "photos.faemb", f"photos/{name}", "--top", "1").out
-        (answer,) = json.loads(run("search", "photos.faemb", f"photos/{name}", "--json").out)
+        (answer,) = json.loads(run("search", "photos.faemb", f"photos/{name}", "--json").out)["answers"]
         assert answer["hits"][0]["path"] == str(here / "photos" / name)
 
     def test_a_name_that_is_no_text_is_escaped(self, run, here):
@@ -453,7 +458,7 @@ class TestSearch:
             pytest.skip("this file system has names that are text only")
         run("add", "photos.faemb", "photos")
         assert r"photos/\udcff.png" in run("search", "photos.faemb", image, "--top", "1").out
-        (answer,) = json.loads(run("search", "photos.faemb", image, "--json").out)
+        (answer,) = json.loads(run("search", "photos.faemb", image, "--json").out)["answers"]
         assert answer["hits"][0]["path"] == str(image)
 
     @pytest.mark.parametrize(
@@ -462,9 +467,9 @@ class TestSearch:
             (["gone.faemb", "photos/a.png"], "no collection at gone.faemb; make one with: faemb index IMAGES --out"),
             (["photos.faemb", "gone.png"], "gone.png"),
             (["photos.faemb", "photos"], "photos"),
-            (["photos.faemb", "photos/a.png", "--top", "0"], "top is 0"),
-            (["photos.faemb", "photos/a.png", "--threshold", "2"], "threshold is 2.0"),
-            (["photos.faemb", "photos/a.png", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "photos/a.png", "--top", "0"], "--top is 0"),
+            (["photos.faemb", "photos/a.png", "--threshold", "2"], "--threshold is 2.0"),
+            (["photos.faemb", "photos/a.png", "--index", "tree"], "--index is 'tree'"),
             (["photos.faemb", "photos/a.png", "--box", "1,2,3"], "the box '1,2,3' cannot be read"),
             (["photos.faemb", "photos/a.png", "--box", "5,5,5,9"], "is empty"),
             (["photos.faemb", "photos/a.png", "--box", "500,5,600,9"], "lies outside the image"),
@@ -524,8 +529,8 @@ class TestDuplicates:
         ("options", "words"),
         [
             (["gone.faemb"], "no collection at gone.faemb"),
-            (["photos.faemb", "--threshold", "1.5"], "threshold is 1.5"),
-            (["photos.faemb", "--index", "tree"], "index is 'tree'"),
+            (["photos.faemb", "--threshold", "1.5"], "--threshold is 1.5"),
+            (["photos.faemb", "--index", "tree"], "--index is 'tree'"),
             (["photos.faemb", "--html", "groups.txt"], "ends in .html"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -552,7 +557,7 @@ class TestExport:
         ("options", "words"),
         [
             (["gone.faemb", "--out", "out.npz"], "no collection at gone.faemb"),
-            (["photos.faemb", "--out", "out.csv", "--format", "csv"], "format is 'csv'; expected one of npz, fvecs"),
+            (["photos.faemb", "--out", "out.csv", "--format", "csv"], "--format is 'csv'; expected one of npz, fvecs"),
             (["photos.faemb", "--out", "gone/out.npz"], "the folder gone does not exist; make it first"),
             (["photos.faemb", "--out", "photos"], "it is a folder"),
         ],
@@ -606,7 +611,7 @@ class TestFitAndEncode:
     def test_broken_images_are_reported(self, run, here):
         (here / "broken.png").write_text("no image")
         ended = run("encode", "broken.png", "photos", "--model", "tiny.model", "--out", "out.npz")
-        assert ended.code == 0
+        assert ended.code == 3
         assert len(warnings(ended)) == 1
         assert ended.out.startswith("vectors of 4 images")
         ended = run("encode", "broken.png", "--model", "tiny.model", "--out", "out.npz")
@@ -679,7 +684,7 @@ class TestDevice:
             assert (ended.code, ended.err) == (0, "")
             assert set(used) == {"torch:cpu"}
             if command[0] == "search":
-                one, other = (json.loads(text)[0]["hits"] for text in (ended.out, run(*command).out))
+                one, other = (json.loads(text)["answers"][0]["hits"] for text in (ended.out, run(*command).out))
                 assert [hit["path"] for hit in one] == [hit["path"] for hit in other]
                 first, second = ([hit["score"] for hit in hits] for hits in (one, other))
                 np.testing.assert_allclose(first, second, atol=1e-4)

@@ -58,7 +58,7 @@ def test_extract_resume_and_tell(photos):
     again = process("features", "photos", "--out", "out", "--max-features", "20", "--jobs", "1")
     assert again.out.startswith("0 images with 0 features; 2 already up to date; 1 could not be read; in out after")
     assert re.fullmatch(r"faemb: photos/broken\.jpg [^\n]+\n", again.err)
-    assert again.code == 0
+    assert again.code == 3
 
 
 def test_a_mistake_is_one_line_and_no_traceback(photos):
@@ -91,6 +91,9 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     finally:
         os.close(writing)
     assert "Traceback" not in ended.err
+
+
+STOPPED = "faemb: stopped; run the same command again to go on\n"
 
 
 @pytest.fixture
@@ -129,9 +132,9 @@ def test_ctrl_c_ends_everything_and_what_is_done_stays(photos, whom, moment):
         for orphan in living(run.pid):
             os.kill(orphan, signal.SIGKILL)
     assert run.returncode == 130
-    assert warned.endswith("faemb: stopped\n")
+    assert warned.endswith(STOPPED)
     if moment != "while workers start":  # a worker that is stopped while Python starts in it may have last words
-        assert (printed, warned) == ("", "faemb: stopped\n")
+        assert (printed, warned) == ("", STOPPED)
     assert all_ended
     for file in out.rglob("*.npz"):
         read_npz(file)
@@ -212,13 +215,14 @@ class TestFeatures:
         (photos / "empty.png").touch()
         ended = run("features", "photos", "--out", "out", "--max-features", "7", "--json")
         summary = json.loads(ended.out)
-        assert (ended.code, summary["images"], summary["up_to_date"], summary["features"]) == (0, 3, 0, 14)
-        assert ended.err == f"faemb: {summary['failed'][0]}\n"
+        assert (ended.code, summary["images"], summary["up_to_date"], summary["features"]) == (3, 3, 0, 14)
+        (failed,) = summary["failed"]
+        assert (failed["path"], f"faemb: {failed['reason']}\n") == ("photos/empty.png", ended.err)
 
     def test_quiet_prints_errors_still(self, run, photos):
         (photos / "empty.png").touch()
         ended = run("features", "photos", "--out", "out", "--quiet")
-        assert (ended.code, ended.out) == (0, "")
+        assert (ended.code, ended.out) == (3, "")
         assert re.fullmatch(r"faemb: photos/empty\.png is empty[^\n]*\n", ended.err)
 
     def test_if_no_image_can_be_read_it_has_failed(self, run, photos):
@@ -243,19 +247,19 @@ class TestFeatures:
         ended = run("features", "photos", "--out", "out")
         assert ended.err == "faemb: the folder photos/trip cannot be read: Permission denied\n"
         assert ended.out.startswith("1 image with")
-        assert ended.code == 0
+        assert ended.code == 3
 
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (["--jobs", "0"], "jobs is 0; expected a whole number, 1 to 1024"),
-            (["--max-features", "0"], "max_features is 0"),
-            (["--max-side", "5"], "max_side is 5"),
-            (["--max-side", "-1"], "max_side is -1"),
-            (["--detector", "surf"], "detector is 'surf'; expected one of hessian-affine"),
+            (["--jobs", "0"], "--jobs is 0; expected a whole number, 1 to 1024"),
+            (["--max-features", "0"], "--max-features is 0"),
+            (["--max-side", "5"], "--max-side is 5"),
+            (["--max-side", "-1"], "--max-side is -1"),
+            (["--detector", "surf"], "--detector is 'surf'; expected one of hessian-affine"),
             (["--detector", "map"], "the detector map needs a network"),
             (["--detector", "map", "--network", "gone.onnx"], "no network at gone.onnx"),
-            (["--detector", "patches", "--network", "gone.onnx", "--max-features", "9"], "no setting max_features"),
+            (["--detector", "patches", "--network", "gone.onnx", "--max-features", "9"], "no setting --max-features"),
             (["--network", "gone.onnx"], "no network at gone.onnx"),
             (["--detector", "hessian-affine", "--network", "gone.onnx"], "the detector hessian-affine uses no network"),
             (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
@@ -326,7 +330,7 @@ class TestShowFeatures:
             ("photos/a.png", ["--box", "9,9,5,5"], "is empty"),
             ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 120 x 90 pixels"),
             ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),
-            ("photos/a.png", ["--max-side", "3"], "max_side is 3"),
+            ("photos/a.png", ["--max-side", "3"], "--max-side is 3"),
             ("photos/a.png", ["--out", "drawn.txt"], "ends in .png, .jpg or .webp"),
             ("photos/a.png", ["--out", "gone/drawn.png"], "the folder gone does not exist"),
         ],

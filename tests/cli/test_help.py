@@ -47,13 +47,12 @@ def each_parameter() -> list[Any]:
 
 
 def help_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a user sees, on a screen that is wide enough to break no line."""
-    monkeypatch.setenv("COLUMNS", "400")
+    """What a user sees, in one line."""
     monkeypatch.setattr(sys, "argv", ["faemb", *arguments, "--help"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-    return re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+    return " ".join(capsys.readouterr().out.split())
 
 
 def test_the_command_is_installed_under_its_name():
@@ -95,8 +94,26 @@ def test_the_help_shows_all(monkeypatch, capsys, name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_usage_shows_once_that_an_argument_may_be_repeated(monkeypatch, capsys, name):
-    (usage,) = [line for line in help_text(monkeypatch, capsys, name).splitlines() if "Usage:" in line]
-    assert re.search(r"\.{3}.*\.{3}", usage) is None
+    usage = re.match(r"Usage: .*? (?=[A-Z][a-z]+ )", help_text(monkeypatch, capsys, name))
+    assert usage is not None
+    assert re.search(r"\.{3}.*\.{3}", usage[0]) is None
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_a_short_name_of_help_and_no_types_of_python_in_it(monkeypatch, capsys, name):
+    monkeypatch.setattr(sys, "argv", ["faemb", *filter(None, [name]), "-h"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    shown = capsys.readouterr().out
+    assert not ended.value.code
+    assert "-h, --help" in shown
+    assert re.findall(r"<\w+|\{|\bbool\b|list\[|\bPath\b", shown) == []
+
+
+def test_the_overview_explains_the_exit_codes(monkeypatch, capsys):
+    shown = help_text(monkeypatch, capsys)
+    assert "3: done, but some inputs could not be used" in shown
+    assert "130: stopped by Ctrl-C" in shown
 
 
 @pytest.mark.parametrize("parameter", each_parameter())

@@ -36,6 +36,10 @@ def options(name: str) -> dict[str, Any]:
     [
         ("--model", {"index", "encode"}),
         ("--network", {"index", "fit", "features", "show-features", "benchmark"}),
+        ("--overwrite", {"search", "duplicates", "export", "fit", "encode", "show-features", "convert-features",
+                         "leaderboard"}),
+        ("--open", {"search", "duplicates", "leaderboard", "demo"}),
+        ("--exclude", {"index", "add", "fit", "encode", "features"}),
         ("--device", {"index", "add", "update", "check", "search", "fit", "encode", "benchmark"}),
         (
             "--json",
@@ -48,7 +52,21 @@ def test_which_commands_have_it(name: str, users: set[str]) -> None:
     assert options(name).keys() == users
 
 
-@pytest.mark.parametrize("name", ["--network", "--device", "--json", "--quiet", "--jobs", "--box", "--variant"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "--network",
+        "--device",
+        "--json",
+        "--quiet",
+        "--jobs",
+        "--box",
+        "--variant",
+        "--overwrite",
+        "--open",
+        "--exclude",
+    ],
+)
 def test_it_is_the_same_everywhere(name: str) -> None:
     facts = {(each.help, each.metavar, each.default, each.is_flag, each.required) for each in options(name).values()}
     assert len(facts) == 1
@@ -75,14 +93,11 @@ def test_the_help_names_every_choice(name: str, choices: Any) -> None:
 
 
 def test_the_help_of_presets() -> None:
-    of_models = [options("--preset")[command].help for command in ("index", "fit")]
-    own = [name for name in NAMES if name not in PUBLISHED]
-    for text in of_models:
-        assert f": {', '.join(own)}, or " in text.replace(" (if not given)", "")
     for option in options("--preset").values():
-        example = re.search(r"such as ([\w-]+)", option.help)
-        assert example is not None
-        assert example[1] in PUBLISHED
+        named = set(re.findall(r"[\w-]+", option.help)) & set(NAMES)
+        assert named == set(NAMES)
+        *first, last = PUBLISHED
+        assert f"{', '.join(first)} or {last}." in option.help
 
 
 def test_the_help_names_every_file_of_features() -> None:

@@ -128,22 +128,43 @@ def test_a_full_disk_is_explained(tmp_path, form):
     beside, out = process_beside(), tmp_path / "out"
     assert beside.run("export", folder, out, form, 1 << 20).fault == ""
     size = out.stat().st_size
-    out.unlink()
+    for written in tmp_path.glob("out*"):
+        written.unlink()
     ended = beside.run("export", folder, out, form, size - 10)
     assert ended.fault.startswith(f"FaembError: cannot write {out}")
     assert not out.exists()
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_what_was_there_before_is_replaced(collection, tmp_path, form):
+def test_only_what_was_exported_before_is_replaced(collection, tmp_path, form):
     out = tmp_path / "out"
     out.write_text("old")
-    collection.export(out, form)
+    with pytest.raises(InputError, match=r"out exists and .* written by faemb; give another name, or --overwrite"):
+        collection.export(out, form)
+    assert out.read_text() == "old"
+    collection.export(out, form, overwrite=True)
     first = out.read_bytes()
     assert first != b"old"
-    collection.export(out, form)
+    collection.export(out, form, overwrite=form in ("fvecs", "faiss"))  # these do not say who wrote them
     assert len(out.read_bytes()) == len(first)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("form", ["fvecs", "faiss"])
+def test_a_file_in_the_place_of_the_names_is_kept(collection, tmp_path, form):
+    (tmp_path / "out.json").write_text("mine")
+    with pytest.raises(InputError, match=r"out.json exists and may not have been written by faemb"):
+        collection.export(tmp_path / "out", form)
+    assert os.listdir(tmp_path) == ["out.json"]
+
+
+def test_nothing_is_exported_into_a_collection(collection, tmp_path):
+    for place in (collection.layout.folder / "out.npz", collection.layout.folder / "catalogue.sqlite"):
+        with pytest.raises(InputError, match=r"is a collection; give a name outside of it|was not written by faemb"):
+            collection.export(place, "npz")
+    with pytest.raises(InputError, match="is a collection; give a name outside of it"):
+        collection.export(collection.layout.catalogue, "npz", overwrite=True)
+    assert not (collection.layout.folder / "out.npz").exists()
 
 
 @pytest.mark.parametrize("form", FORMATS)

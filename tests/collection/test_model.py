@@ -151,7 +151,7 @@ def test_before_it_has_learned_it_can_be_saved_too(sets, tmp_path):
 
 def test_another_component_is_no_model(fitted, tmp_path):
     fitted.encoder_.save(tmp_path / "encoder")
-    with pytest.raises(FormatError, match=r"holds a Encoder, not a model with an extractor; make one with: faemb fit"):
+    with pytest.raises(FormatError, match=r"is a saved Encoder, not a model of images; make one with: faemb fit"):
         Model.load(tmp_path / "encoder")
 
 

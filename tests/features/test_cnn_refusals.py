@@ -114,7 +114,7 @@ def test_a_size_other_than_the_programs_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"channels": "rgb"}, {"channels": "rgb", "std": 1}], ids=str)
 def test_without_json_and_keywords_the_json_to_write_is_shown(tmp_path: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"missing: .*mean.*\); give it as keywords, or in the file .*json") as caught:
+    with pytest.raises(InputError, match=r"missing: .*mean.*\); give it in the file .*json") as caught:
         Network.open(saved(cells(), tmp_path), **given)
     shown = json.loads(str(caught.value).partition("such as ")[2])
     (tmp_path / "model.json").write_text(json.dumps(shown))
@@ -195,14 +195,26 @@ def test_wrong_settings_of_an_extractor_are_refused(kind: type, settings: dict[s
 @pytest.mark.parametrize(
     ("extractor", "error", "message"),
     [
-        (CnnMap(network(tokens(8))), FormatError, r"shape \(1, 65, 3\), not a map \(1, d, h, w\); use CnnTokens"),
-        (CnnMap(network(quarters(16))), FormatError, "not a map .* name its last convolution as output, or use CnnP"),
-        (CnnTokens(network(cells())), FormatError, r"not tokens \(1, n, d\); use CnnMap"),
+        (
+            CnnMap(network(tokens(8))),
+            FormatError,
+            r"shape \(1, 65, 3\), not a map \(1, d, h, w\); use the detector tokens",
+        ),
+        (
+            CnnMap(network(quarters(16))),
+            FormatError,
+            "not a map .* name its last convolution as output, or use the detector pa",
+        ),
+        (CnnTokens(network(cells())), FormatError, r"not tokens \(1, n, d\); use the detector map"),
         (CnnTokens(network(quarters(16))), FormatError, r"shape \(1, 12\), not tokens .* name another output"),
         (CnnTokens(network(tokens(8))), FormatError, r"65 tokens for 64 x 64 pixels; expected 1 \+ 64 \* 64: set pre"),
         (CnnTokens(network(tokens(8, 5), multiple=8)), FormatError, r"69 tokens .* expected 1 \+ 8 \* 8: set prefix"),
-        (CnnPatches(network(tokens(8), size=(64, 64))), FormatError, r"shape \(2, 65, 3\), tokens; use CnnTokens"),
-        (CnnPatches(network(cells())), InputError, r"give its size: Network\(..., size=\(224, 224\)\)"),
+        (
+            CnnPatches(network(tokens(8), size=(64, 64))),
+            FormatError,
+            r"shape \(2, 65, 3\), tokens; use the detector tokens",
+        ),
+        (CnnPatches(network(cells())), InputError, r"give its size in its .json file"),
         (CnnMap(network(cells(), size=(64, 64)), scales=(1, 0.5)), InputError, r"takes 64 x 64 only: use scales=\(1.0"),
     ],
 )

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from faemb.errors import InputError
-from faemb.features.folders import SUFFIXES, common_folder, files_below, find_images
+from faemb.features.folders import (
+    SUFFIXES,
+    by_suffix,
+    common_folder,
+    files_below,
+    find_images,
+    find_some,
+    passed_over_sentences,
+)
 
 Tree = Callable[..., Path]
 
@@ -46,6 +54,66 @@ def test_suffixes_tell_in_upper_and_lower_case(tree):
 def test_hidden_files_and_folders_are_passed_over(tree):
     folder = tree("a.jpg", ".b.jpg", ".thumbnails/c.jpg", "d/.e/f.jpg", "d/g.jpg", "._a.jpg")
     assert found(folder, below=folder) == ["a.jpg", "d/g.jpg"]
+
+
+@pytest.mark.parametrize(
+    "name", ["@eaDir", "#recycle", "$RECYCLE.BIN", "System Volume Information", ".Trash-1000", ".Trashes", "__MACOSX"]
+)
+def test_folders_of_the_system_are_passed_over(tree, name):
+    folder = tree("a.jpg", f"{name}/b.jpg", f"d/{name}/c.jpg", f"{name}.jpg", "Thumbs.db", "._a.jpg", "desktop.ini")
+    assert set(found(folder, below=folder)) <= {"a.jpg", f"{name}.jpg"}
+    assert find_images([folder]).others == []
+
+
+def test_a_collection_is_passed_over(tree):
+    folder = tree("a.jpg", "photos.faemb/catalogue.sqlite", "photos.faemb/thumbnail.jpg")
+    assert found(folder, below=folder) == ["a.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        (["*.png"], ["a.jpg", "trip/b.jpg", "trip/raw/c.jpg"]),
+        (["trip"], ["a.jpg", "x.png"]),
+        (["trip/"], ["a.jpg", "x.png"]),
+        (["./trip/raw"], ["a.jpg", "trip/b.jpg", "x.png"]),
+        (["raw"], ["a.jpg", "trip/b.jpg", "x.png"]),
+        (["trip/*.jpg", "x.*"], ["a.jpg"]),
+        (["[ab].jpg"], ["trip/raw/c.jpg", "x.png"]),
+        (["rip", "A.jpg.*", ""], ["a.jpg", "trip/b.jpg", "trip/raw/c.jpg", "x.png"]),
+    ],
+    ids=" ".join,
+)
+def test_patterns_leave_out_names_and_paths(tree, patterns, left):
+    folder = tree("a.jpg", "x.png", "trip/b.jpg", "trip/raw/c.jpg")
+    images = find_images([folder], patterns).images
+    assert [os.path.relpath(image, folder) for image in images] == left
+
+
+def test_patterns_leave_out_given_files_and_never_the_given_folder(tree):
+    folder = tree("a.jpg", "b.jpg")
+    assert find_images([folder / "a.jpg", folder / "b.jpg"], ["a*"]).images == [folder / "b.jpg"]
+    assert len(find_images([folder], ["photos"]).images) == 2
+
+
+def test_files_of_other_kinds_are_counted_once(tree):
+    folder = tree("a.jpg", "b.CR2", "c.cr2", "d.nef", "e.mp4", "f/notes.txt", "f/README", "trip.xmp")
+    counts = by_suffix(find_images([folder, folder / "f"]).others)
+    assert counts == {"": 1, ".cr2": 2, ".mp4": 1, ".nef": 1, ".txt": 1, ".xmp": 1}
+    assert passed_over_sentences(counts) == [
+        "passed over 3 RAW files (.cr2, .nef), 1 video (.mp4) and 3 other files (no suffix, .txt, .xmp): "
+        "faemb reads JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC and AVIF"
+    ]
+
+
+def test_files_of_one_other_kind(tree):
+    folder = tree("b.raf")
+    assert passed_over_sentences({".mov": 1000})[0].startswith("passed over 1,000 videos (.mov): faemb reads JPEG")
+    assert passed_over_sentences({}) == []
+    with pytest.raises(
+        InputError, match=r"there are no images in .*photos; passed over 1 RAW file \(\.raf\): faemb reads"
+    ):
+        find_some([folder])
 
 
 def test_what_is_named_is_taken_whatever_its_suffix(tree):
@@ -147,8 +215,8 @@ def test_files_below_are_those_that_are_wanted(tree):
 
 
 def test_nothing_in_nothing(tree):
-    assert find_images([]) == ([], [])
-    assert find_images([tree()]) == ([], [])
+    assert find_images([]) == ([], [], [])
+    assert find_images([tree()]) == ([], [], [])
 
 
 @pytest.mark.parametrize(

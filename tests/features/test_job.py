@@ -208,20 +208,27 @@ class TestResuming:
         assert len(self.changed(before, out)) == 3
         assert len(read_features(out / "a.png.npz")) == 10
 
-    @pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "other tool", "no archive end"])
+    def test_a_file_of_another_tool_is_kept(self, photos, out, before):
+        file = out / "a.png.npz"
+        np.savez(file, descriptors=np.zeros((2, 4)), keypoints=np.zeros((2, 2)))
+        theirs = file.read_bytes()
+        summary = self.again(photos, out)
+        (fault,) = summary.failed
+        assert "a.png.npz exists and was not written by faemb; give another folder with --out" in fault
+        assert summary.up_to_date == 2
+        assert file.read_bytes() == theirs
+
+    @pytest.mark.parametrize("damage", ["cut", "empty", "garbage", "no archive end"])
     def test_a_damaged_file_is_written_anew(self, photos, out, before, damage):
         file = out / "a.png.npz"
         whole = file.read_bytes()
-        if damage == "other tool":
-            np.savez(file, descriptors=np.zeros((2, 4)), keypoints=np.zeros((2, 2)))
-        else:
-            spoilt = {
-                "cut": whole[: len(whole) // 2],
-                "empty": b"",
-                "garbage": b"\0" * 999,
-                "no archive end": whole[:-9],
-            }
-            file.write_bytes(spoilt[damage])
+        spoilt = {
+            "cut": whole[: len(whole) // 2],
+            "empty": b"",
+            "garbage": b"\0" * 999,
+            "no archive end": whole[:-9],
+        }
+        file.write_bytes(spoilt[damage])
         assert self.again(photos, out).up_to_date == 2
         assert file.read_bytes() == whole
         assert self.changed(before, out) == {"a.png.npz"}

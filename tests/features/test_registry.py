@@ -70,7 +70,7 @@ def test_settings_of_another_detector_are_unknown(detector, setting):
 
 @pytest.mark.parametrize("detector", KINDS)
 def test_a_network_that_is_not_given_is_asked_for(detector):
-    with pytest.raises(InputError, match=f"the detector {detector} needs a network; give its .onnx file as network"):
+    with pytest.raises(InputError, match=f"the detector {detector} needs a network; give its .* with --network"):
         make_extractor(detector)
 
 

@@ -5,7 +5,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from faemb.cli.console import Live, result, table_text
-from faemb.cli.options import Device, ExtractorOptions, Jobs, Output, Quiet, Variant, argument, flag, value
+from faemb.cli.options import (
+    PUBLISHED,
+    Device,
+    ExtractorOptions,
+    Jobs,
+    OpenPage,
+    Output,
+    Overwrite,
+    Quiet,
+    Variant,
+    argument,
+    flag,
+    open_page,
+    value,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +39,9 @@ def benchmark(
     learn: Annotated[list[Path], value("FOLDER", "Folder of other images to learn from; may be repeated.")],
     *,
     table: Annotated[str | None, value("NAME", f"Table of the paper: {TABLE_NAMES}.")] = None,
-    preset: Annotated[str | None, value("NAME", "One preset instead of a table, such as f-faemb-16.")] = None,
+    preset: Annotated[
+        str | None, value("NAME", f"One preset instead of a table: small, medium, best, {PUBLISHED}.")
+    ] = None,
     variant: Variant = None,
     pooling: Annotated[
         str | None,
@@ -130,18 +146,23 @@ def leaderboard(
     runs: Annotated[list[Path], argument("RUN", "Folders with a run.json.")],
     out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
     title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
+    overwrite: Overwrite = False,
+    show: OpenPage = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the results of several runs as one HTML page, best first, grouped by dataset and checksum.
 
     Example: faemb leaderboard runs/sota runs/binary --out leaderboard.html
     """
-    from faemb.pages.document import save_page
+    from faemb.pages.document import require_page, save_page
     from faemb.pages.leaderboard import leaderboard as page
 
-    save_page(out, page(runs) if title is None else page(runs, title=title))
+    require_page(out, overwrite=overwrite)
+    save_page(out, page(runs) if title is None else page(runs, title=title), overwrite=overwrite)
     if not quiet:
         result(f"written to {out}")
+    if show:
+        open_page(out)
 
 
 def _list_kinds(name: str | None, output: Output) -> None:

@@ -16,17 +16,22 @@ from faemb.cli.options import (
     Index,
     Jobs,
     Output,
-    Page,
+    Overwrite,
+    PageOptions,
     Quiet,
     argument,
+    end,
+    failed_as_json,
     flag,
     opened,
+    report_failed,
     value,
 )
 from faemb.pages import counted
 
 if TYPE_CHECKING:
-    from faemb.collection import Answer, Group, Info
+    from faemb.collection import Answer, Collection, Group, Info
+    from faemb.features.region import Box as Region
 
 
 def search(
@@ -37,7 +42,7 @@ def search(
     top: Annotated[int, value("K", "Number of results per query.")] = 10,
     threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
     index: Index = None,
-    html: Page = None,
+    page: PageOptions,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -48,20 +53,23 @@ def search(
     """
     from faemb.features import parse_box
 
+    page.check()
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
         answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
-        for fault in faults:
-            warning(fault)
-        if html is not None:
-            from faemb.pages.contact_sheet import answers_page
-            from faemb.pages.document import save_page
+        report_failed(faults)
+        page.save(lambda: _answers_page(answers, photos, region))
+    value = {"answers": [_answer_as_json(answer) for answer in answers], "failed": failed_as_json(faults)}
+    output.show(value, _answer_lines(answers, box, page.html))
+    page.open()
+    end(faults, done=bool(answers))
 
-            title = f"Search in {collection.name}"
-            save_page(html, answers_page(answers, title=title, box=region, thumbnail=photos.thumbnail))
-    output.show([_answer_as_json(answer) for answer in answers], _answer_lines(answers, box, html))
-    if faults and not answers:
-        raise typer.Exit(1)
+
+def _answers_page(answers: Sequence["Answer"], photos: "Collection", box: "Region | None") -> str:
+    from faemb.pages.contact_sheet import answers_page
+
+    title = f"Search in {photos.layout.folder.name}"
+    return answers_page(answers, title=title, box=box, thumbnail=photos.thumbnail)
 
 
 def duplicates(
@@ -69,23 +77,26 @@ def duplicates(
     *,
     threshold: Annotated[float, value("T", "Images of at least this similarity join a group.")] = 0.3,
     index: Index = None,
-    html: Page = None,
+    page: PageOptions,
     output: Output,
 ) -> None:
     """List groups of images that show the same object or scene: near-duplicates, edits, crops.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
+    page.check()
     with opened(collection) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
-        if html is not None:
-            from faemb.pages.contact_sheet import groups_page
-            from faemb.pages.document import save_page
-
-            title = f"Duplicates in {collection.name}"
-            save_page(html, groups_page(groups, title=title, thumbnail=photos.thumbnail))
+        page.save(lambda: _groups_page(groups, photos))
     value = [{"score": group.score, "paths": [str(path) for path in group.paths]} for group in groups]
-    output.show(value, _group_lines(groups, html))
+    output.show(value, _group_lines(groups, page.html))
+    page.open()
+
+
+def _groups_page(groups: Sequence["Group"], photos: "Collection") -> str:
+    from faemb.pages.contact_sheet import groups_page
+
+    return groups_page(groups, title=f"Duplicates in {photos.layout.folder.name}", thumbnail=photos.thumbnail)
 
 
 def remove(
@@ -158,6 +169,7 @@ def export(
     collection: InCollection,
     out: Annotated[Path, value("FILE", "File to write.")],
     form: Annotated[str, value("NAME", "npz, fvecs, faiss or hloc-h5.", "--format")] = "npz",
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the vectors of a collection, with the names of the images, to a file for other tools.
@@ -165,7 +177,7 @@ def export(
     Example: faemb export photos.faemb --format faiss --out photos.faiss
     """
     with opened(collection) as photos:
-        count = photos.export(out, form)
+        count = photos.export(out, form, overwrite=overwrite)
     if not quiet:
         result(f"vectors of {counted(count)} written to {out}")
 
@@ -205,7 +217,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
     for folder in known.folders:
-        yield f"  folder {folder}"
+        without = ", ".join(known.excluded.get(folder, ()))
+        yield f"  folder {folder}" + (f", without {without}" if without else "")
     yield f"  features {known.extractor}"
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
     yield f"  index    {known.index}"

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 from faemb.cli.console import Live, result
-from faemb.cli.options import Jobs, Quiet, flag, value
+from faemb.cli.options import Jobs, OpenPage, Quiet, open_page, value
 
 
 def demo(
     out: Annotated[Path, value("FOLDER", "Folder for images, collection and page.")] = Path("faemb-demo"),
-    show: Annotated[bool, flag("Show the page in the browser.", "--open")] = False,
+    show: OpenPage = False,
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
@@ -26,6 +26,4 @@ def demo(
         result(f"page: {done.page}")
         result(f"try: faemb search {done.collection} QUERY.jpg")
     if show:
-        import webbrowser
-
-        webbrowser.open(done.page.as_uri())
+        open_page(done.page)

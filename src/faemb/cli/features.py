@@ -5,10 +5,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from faemb.cli.console import Live, result, warning
-from faemb.cli.options import Box, ExtractorOptions, Images, Jobs, Output, Quiet, argument, value
+from faemb.cli.console import Live, result
+from faemb.cli.options import (
+    Box,
+    Exclude,
+    ExtractorOptions,
+    Images,
+    Jobs,
+    Output,
+    Overwrite,
+    Quiet,
+    argument,
+    end,
+    failed_as_json,
+    report_failed,
+    value,
+)
 from faemb.pages import counted
 
 if TYPE_CHECKING:
@@ -20,6 +32,7 @@ def features(
     out: Annotated[Path, value("FOLDER", "Folder for the features, one .npz file per image.")],
     *,
     options: ExtractorOptions,
+    exclude: Exclude = None,
     jobs: Jobs = None,
     output: Output,
 ) -> None:
@@ -30,14 +43,15 @@ def features(
     Example: faemb features photos --out photos-features --max-features 1000
     """
     from faemb.features import extract_folder
+    from faemb.features.folders import passed_over_sentences
 
     with Live(output.quiet) as progress:
-        summary = extract_folder(images, out, options.extractor(), jobs=jobs, progress=progress)
-    for sentence in (*summary.unreadable, *summary.failed):
-        warning(sentence)
-    output.show(asdict(summary), [f"{'; '.join(_counts(summary))}; in {out} after {summary.seconds:.1f} s"])
-    if len(summary.failed) == summary.images:
-        raise typer.Exit(1)
+        summary = extract_folder(images, out, options.extractor(), exclude=exclude or (), jobs=jobs, progress=progress)
+    faults = [*summary.unreadable, *summary.failed]
+    report_failed(faults)
+    line = f"{'; '.join(_counts(summary))}; in {out} after {summary.seconds:.1f} s"
+    output.show(_summary_as_json(summary), [line, *passed_over_sentences(summary.passed_over)])
+    end(faults, done=len(summary.failed) < summary.images)
 
 
 def show_features(
@@ -46,6 +60,7 @@ def show_features(
     *,
     options: ExtractorOptions,
     box: Box = None,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw the local features of IMAGE on it, the strongest in yellow.
@@ -53,12 +68,13 @@ def show_features(
     Example: faemb show-features photo.jpg --out picture.png --max-features 300
     """
     from faemb.features import parse_box
-    from faemb.features.drawing import draw_features, save_picture
+    from faemb.features.drawing import draw_features, require_picture, save_picture
 
+    require_picture(out, overwrite=overwrite)
     found = options.extractor().extract(image)
     if box is not None:
         found = found.inside(parse_box(box))
-    save_picture(out, draw_features(image, found))
+    save_picture(out, draw_features(image, found), overwrite=overwrite)
     if not quiet:
         result(f"{len(found)} features of {image} drawn in {out}")
 
@@ -66,6 +82,7 @@ def show_features(
 def convert_features(
     source: Annotated[Path, argument("SOURCE", "File of local features, or folder of such files.")],
     out: Annotated[Path, value("PATH", "File to write, .npz or .h5 in hloc's layout, or folder for .npz files.")],
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Convert local features between the formats of faemb and of other tools.
@@ -76,9 +93,16 @@ def convert_features(
     """
     from faemb.features.files import convert
 
-    count = convert(source, out)
+    count = convert(source, out, overwrite=overwrite)
     if not quiet:
         result(f"{counted(count)} written to {out}")
+
+
+def _summary_as_json(summary: "Summary") -> dict[str, object]:
+    """Folders that could not be searched are among the failed inputs."""
+    known = asdict(summary)
+    del known["unreadable"]
+    return {**known, "failed": failed_as_json([*summary.unreadable, *summary.failed])}
 
 
 def _counts(summary: "Summary") -> Iterator[str]:

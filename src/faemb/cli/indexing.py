@@ -6,10 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from faemb.cli.console import Live, warning
-from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, opened, value
+from faemb.cli.options import (
+    INDEXES,
+    Device,
+    Exclude,
+    Images,
+    InCollection,
+    Jobs,
+    ModelOptions,
+    Output,
+    Overwrite,
+    end,
+    failed_as_json,
+    flag,
+    opened,
+    report_failed,
+    value,
+)
 from faemb.pages import counted
 
 if TYPE_CHECKING:
@@ -28,6 +42,7 @@ def index(
     no_features: Annotated[
         bool, flag("Do not store local features; the collection is smaller.", "--no-features")
     ] = False,
+    exclude: Exclude = None,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -35,6 +50,7 @@ def index(
     """Make a searchable collection of IMAGES.
 
     A model is learned from IMAGES unless one is given. The same command continues an interrupted run.
+    Folders, and what --exclude leaves out of them, are remembered for `faemb update`.
 
     Example: faemb index photos --out photos.faemb
     """
@@ -43,7 +59,7 @@ def index(
 
     if model is not None and options.given:
         raise InputError(f"{', '.join(options.given)} cannot be combined with --model; leave out one or the other")
-    sources = images_in(images)
+    sources = images_in(images, exclude or ())
     chosen = Model.load(model, device=device) if model is not None else options.model(device)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
         if collection.migrated is not None:
@@ -51,13 +67,26 @@ def index(
         _change(collection, partial(collection.add, sources, jobs=jobs), output)
 
 
-def add(collection: InCollection, images: Images, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
+def add(
+    collection: InCollection,
+    images: Images,
+    *,
+    exclude: Exclude = None,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    output: Output,
+) -> None:
     """Add IMAGES to a collection; images that have not changed are skipped.
+
+    Folders, and what --exclude leaves out of them, are remembered for `faemb update`: the last command that names a
+    folder decides. Images that are in the collection already stay in it.
 
     Example: faemb add photos.faemb more-photos
     """
+    from faemb.collection import images_in
+
     with opened(collection, device=device) as photos:
-        _change(photos, partial(photos.add, images, jobs=jobs), output)
+        _change(photos, partial(photos.add, images_in(images, exclude or ()), jobs=jobs), output)
 
 
 def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
@@ -74,6 +103,8 @@ def fit(
     out: Annotated[Path, value("FILE", "File for the model.")],
     *,
     options: ModelOptions,
+    overwrite: Overwrite = False,
+    exclude: Exclude = None,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -82,18 +113,20 @@ def fit(
 
     Example: faemb fit photos --out photos.model --preset small
     """
-    from faemb.collection import fit_model
-    from faemb.runtime.storage import require_writable
+    from faemb.collection import fit_model, images_in
+    from faemb.persistence import is_model
+    from faemb.runtime.storage import require_output
 
-    require_writable(out)
+    require_output(out, is_model, overwrite=overwrite)
     with Live(output.quiet) as progress:
-        model, report = fit_model(images, options.model(device), jobs=jobs, progress=progress)
-    model.save(out)
-    for sentence in report.failed:
-        warning(sentence)
+        model, report = fit_model(images_in(images, exclude or ()), options.model(device), jobs=jobs, progress=progress)
+    model.save(out, overwrite=overwrite)
+    report_failed(report.failed)
     seen = counted(report.added - len(report.without_features))
     line = f"learned from {seen} in {report.seconds:.1f} s; {out} gives {model.dimension} dimensions"
-    output.show({**asdict(report), "dimension": model.dimension}, [line])
+    value = {**_as_json(report), "dimension": model.dimension}
+    output.show(value, [line, *_passed_over(report)])
+    end(report.failed, done=True)
 
 
 def encode(
@@ -101,6 +134,8 @@ def encode(
     model: Annotated[Path, value("FILE", "Model made by `faemb fit`.")],
     out: Annotated[Path, value("FILE", "File for vectors and paths: .npz.")],
     *,
+    overwrite: Overwrite = False,
+    exclude: Exclude = None,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -109,22 +144,26 @@ def encode(
 
     Example: faemb encode photos --model photos.model --out vectors.npz
     """
-    from faemb.collection import Model, encode_images
+    from faemb.collection import Model, encode_images, images_in
+    from faemb.collection.export import require_export
 
+    require_export(out, "npz", overwrite=overwrite)
+    sources, learned = images_in(images, exclude or ()), Model.load(model, device=device)
     with Live(output.quiet) as progress:
-        report = encode_images(images, Model.load(model, device=device), out, jobs=jobs, progress=progress)
+        report = encode_images(sources, learned, out, overwrite=overwrite, jobs=jobs, progress=progress)
     _warn(report, "so it has no vector")
     written = counted(report.added - len(report.without_features))
-    output.show(asdict(report), [f"vectors of {written} written to {out} in {report.seconds:.1f} s"])
-    _fail_if_nothing_was_read(report)
+    line = f"vectors of {written} written to {out} in {report.seconds:.1f} s"
+    output.show(_as_json(report), [line, *_passed_over(report)])
+    end(report.failed, done=_has_read(report))
 
 
 def _change(collection: "Collection", change: Callable[..., "Report"], output: Output) -> None:
     with Live(output.quiet) as progress:
         report = change(progress=progress)
     _warn(report, "so it is stored but ranked last")
-    output.show(asdict(report), _change_lines(report, collection))
-    _fail_if_nothing_was_read(report)
+    output.show(_as_json(report), _change_lines(report, collection))
+    end(report.failed, done=_has_read(report))
 
 
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
@@ -135,15 +174,24 @@ def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
     yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"
+    yield from _passed_over(report)
 
 
 def _warn(report: "Report", consequence: str) -> None:
-    for sentence in report.failed:
-        warning(sentence)
+    report_failed(report.failed)
     for path in report.without_features:
         warning(f"{path} has no local features, {consequence}")
 
 
-def _fail_if_nothing_was_read(report: "Report") -> None:
-    if report.failed and not report.added + report.changed + report.moved + report.unchanged:
-        raise typer.Exit(1)
+def _passed_over(report: "Report") -> list[str]:
+    from faemb.features.folders import passed_over_sentences
+
+    return passed_over_sentences(report.passed_over)
+
+
+def _as_json(report: "Report") -> dict[str, object]:
+    return {**asdict(report), "failed": failed_as_json(report.failed)}
+
+
+def _has_read(report: "Report") -> bool:
+    return report.added + report.changed + report.moved + report.unchanged > 0

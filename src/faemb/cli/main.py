@@ -1,22 +1,40 @@
-"""The commands. Exit codes: 0 for success, 1 for an error, reported in one line on standard error, 130 if stopped."""
+"""The commands, and how they end: exit codes, and one line on standard error for an error or an interruption."""
 
+import re
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
 from faemb.cli.console import result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
+from faemb.cli.help import CONTEXT, Command
 from faemb.cli.indexing import add, encode, fit, index, update
-from faemb.cli.options import expanded
+from faemb.cli.options import FAILED, PARTLY, expanded
 
 STOPPED = 130
+EXIT_CODES = {
+    0: "success",
+    FAILED: "error",
+    2: "wrong options or arguments",
+    PARTLY: "done, but some inputs could not be used",
+    STOPPED: "stopped by Ctrl-C",
+}
+CONTINUED = ("index", "add", "update", "relearn", "features", "benchmark")
+"""Commands that keep what they have done: given again, they do the rest."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+    epilog="Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+)
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, add, remove, relocate, update, info, check, duplicates, export),
     *(fit, encode, demo),
@@ -24,7 +42,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(benchmark, datasets, leaderboard),
 )
 for _command in COMMANDS:
-    app.command(_command.__name__.replace("_", "-"))(expanded(_command))
+    app.command(_command.__name__.replace("_", "-"), cls=Command)(expanded(_command))
 
 
 def _version(wanted: bool) -> bool:
@@ -39,10 +57,30 @@ def _version(wanted: bool) -> bool:
 @app.callback()
 def _about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, metavar="", help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Instance-level image search: find the images that show the same object or scene."""
+
+
+def _given_command() -> str:
+    return next((given for given in sys.argv[1:] if not given.startswith("-")), "")
+
+
+def _stopped() -> str:
+    return "stopped; run the same command again to go on" if _given_command() in CONTINUED else "stopped"
+
+
+def _in_options(sentence: str) -> str:
+    """A sentence on a setting of Python, such as "max_side is 3", about the option that sets it: "--max-side is 3"."""
+    command = cast(TyperGroup, get_command(app)).commands.get(_given_command())
+    for parameter in command.params if command is not None else ():
+        option = max(parameter.opts, key=len)
+        setting = option.lstrip("-").replace("-", "_")
+        if option.startswith("--"):
+            sentence = re.sub(rf"^{setting}(?= is [^;]+; expected)|(?<= no setting ){setting}\b", option, sentence)
+    return sentence
 
 
 def main() -> None:
@@ -50,17 +88,17 @@ def main() -> None:
     from faemb.errors import FaembError
 
     try:
-        app()
+        app(args=sys.argv[1:] or ["--help"])
     except SystemExit as ended:
         if ended.code == STOPPED:  # typer has caught the interrupt
-            warning("stopped")
+            warning(_stopped())
         raise
     except KeyboardInterrupt:
-        warning("stopped")
+        warning(_stopped())
         sys.exit(STOPPED)
     except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)
     except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
-        warning(str(error))
-        sys.exit(1)
+        warning(_in_options(str(error)))
+        sys.exit(FAILED)

@@ -6,7 +6,7 @@ Choices and defaults are repeated in the help because importing them takes too l
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from itertools import chain
@@ -18,8 +18,12 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from faemb.cli.console import print_json, result, warning
 
+FAILED, PARTLY = 1, 3
+"""Exit codes: nothing was done; done, but some inputs could not be used."""
+
 if TYPE_CHECKING:
     from faemb.collection import Collection, Model
+    from faemb.errors import Fault
     from faemb.features import Extractor
 
 
@@ -33,8 +37,8 @@ def value(metavar: str, text: str, *names: str) -> OptionInfo:
 
 
 def flag(text: str, *names: str) -> OptionInfo:
-    """An option without a value."""
-    return typer.Option(*names, help=text)
+    """An option without a value: it is either given or not."""
+    return typer.Option(*names, help=text, metavar="")
 
 
 Images = Annotated[list[Path], argument("IMAGES", "Image files, and folders, which are searched recursively.")]
@@ -43,9 +47,22 @@ Jobs = Annotated[int | None, value("N", "Number of worker processes; one per cor
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
 Quiet = Annotated[bool, flag("Print errors only.", "--quiet", "-q")]
 AsJson = Annotated[bool, flag("Print the result as JSON.", "--json")]
-Page = Annotated[Path | None, value("FILE", "Also write an HTML page with thumbnails, complete in one file.")]
+Overwrite = Annotated[bool, flag("Replace an existing file even if faemb did not write it.", "--overwrite")]
+OpenPage = Annotated[bool, flag("Show the page in the browser.", "--open")]
+Exclude = Annotated[
+    list[str] | None,
+    value(
+        "PATTERN",
+        "Leave out files and folders whose name, or path in the searched folder, matches this shell pattern, such as "
+        "'*-small.jpg' or 'trip/raw'; may be repeated.",
+    ),
+]
 Box = Annotated[str | None, value("BOX", "Use only the features in this region, in pixels: x1,y1,x2,y2.")]
 Variant = Annotated[str | None, value("NAME", "Variant of a published preset: paper (if not given) or released.")]
+PUBLISHED = (
+    "vlad-64, vlad-128, fisher-64, fisher-128, temb-64, temb-128, vlat-8, vlat-16, vlat-32, faemb-8, faemb-16, "
+    "f-faemb-8, f-faemb-16 or f-faemb-32"
+)
 INDEXES = "auto, exact, hnsw, ivf-pq or binary; auto chooses by the number of images"
 Index = Annotated[str | None, value("NAME", f"Search with this index: {INDEXES}. The collection's own if not given.")]
 
@@ -62,6 +79,36 @@ class Output:
         elif not self.quiet:
             for line in lines:
                 result(line)
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Options of a command that can write its result as an HTML page."""
+
+    html: Annotated[Path | None, value("FILE", "Also write an HTML page with thumbnails, complete in one file.")] = None
+    overwrite: Overwrite = False
+    show: OpenPage = False
+
+    def check(self) -> None:
+        """Refuse a page that cannot be written, before anything is computed."""
+        from faemb.errors import InputError
+        from faemb.pages.document import require_page
+
+        if self.html is not None:
+            require_page(self.html, overwrite=self.overwrite)
+        elif self.show:
+            raise InputError("--open shows the page that --html writes; give its name as well: --html FILE")
+
+    def save(self, page: Callable[[], str]) -> None:
+        """Write the page, which is made only if it is wanted."""
+        from faemb.pages.document import save_page
+
+        if self.html is not None:
+            save_page(self.html, page(), overwrite=self.overwrite)
+
+    def open(self) -> None:
+        if self.show and self.html is not None:
+            open_page(self.html)
 
 
 @dataclass(frozen=True)
@@ -111,7 +158,7 @@ class ModelOptions(ExtractorOptions):
     ] = None
     preset: Annotated[
         str | None,
-        value("NAME", "Encoder: small (if not given), medium, best, or a published method such as f-faemb-16."),
+        value("NAME", f"Encoder: small (if not given), medium or best, or a published method: {PUBLISHED}."),
     ] = None
     variant: Variant = None
 
@@ -141,6 +188,34 @@ def opened(folder: Path, device: str = "cpu") -> "Collection":
     if collection.migrated is not None:
         warning(collection.migrated)
     return collection
+
+
+def open_page(page: Path) -> None:
+    """Show a page in the browser; a machine without one is no failure."""
+    import webbrowser
+
+    try:
+        shown = webbrowser.open(page.absolute().as_uri())
+    except webbrowser.Error:
+        shown = False
+    if not shown:
+        warning(f"there is no browser to show {page}; open it on a machine that has one")
+
+
+def report_failed(faults: Iterable["Fault"]) -> None:
+    for fault in faults:
+        warning(fault)
+
+
+def failed_as_json(faults: Iterable["Fault"]) -> list[dict[str, str]]:
+    """The inputs that could not be used, in the form that every command prints."""
+    return [{"path": fault.path, "reason": fault} for fault in faults]
+
+
+def end(faults: Sequence["Fault"], *, done: bool) -> None:
+    """End the command with the exit code for inputs that could not be used; `done` if others could."""
+    if faults:
+        raise typer.Exit(PARTLY if done else FAILED)
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:

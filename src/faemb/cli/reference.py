@@ -8,7 +8,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from faemb.cli.console import result
-from faemb.cli.main import app
+from faemb.cli.main import EXIT_CODES, app
 
 
 def commands() -> dict[str, TyperCommand]:
@@ -17,10 +17,35 @@ def commands() -> dict[str, TyperCommand]:
 
 
 def render() -> str:
-    parts = ["# Commands", "Made by `python -m faemb.cli.reference > docs/commands.md`."]
+    parts = [
+        "# Commands",
+        "Made by `python -m faemb.cli.reference > docs/commands.md`.",
+        _exit_codes(),
+        _JSON,
+        _OUTPUTS,
+    ]
     for name, command in commands().items():
         parts += [f"## faemb {name}", *_paragraphs(inspect.cleandoc(command.help or "")), _table(command)]
     return "\n\n".join(parts) + "\n"
+
+
+_JSON = """## JSON
+
+Commands that read images print, with `--json`, an object whose `failed` lists every input that could not be used, as
+`{"path": ..., "reason": ...}`; the reason is the sentence that is also printed on standard error. `search` prints
+`{"answers": [{"query", "features", "hits": [{"path", "score"}]}], "failed": [...]}`. Where folders are searched,
+`passed_over` has the number of files that are not images, by suffix."""
+
+_OUTPUTS = """## Existing files
+
+An output file that exists is replaced only if faemb can tell that it wrote that file and that it is of the same kind;
+`.fvecs` and `.faiss` files do not say who wrote them. `--overwrite` replaces any plain file. Nothing is written into
+the folder of a collection."""
+
+
+def _exit_codes() -> str:
+    rows = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
+    return "\n".join(["## Exit codes", "", "| code | meaning |", "|---|---|", *rows])
 
 
 def _paragraphs(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.duplicates import DEFAULT_THRESHOLD
+from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
@@ -31,9 +32,9 @@ from faemb.collection.searching import Searcher
 from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FaembError, Fault, FormatError, InputError
 from faemb.features import LocalFeatures
-from faemb.features.folders import Found, find_images
+from faemb.features.folders import Found, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
 from faemb.runtime.storage import AnyPath, make_folder
@@ -142,18 +143,22 @@ class Collection:
     # Changing.
 
     def add(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
-        """Add files and folders; folders are remembered for `update`. Unchanged images are skipped."""
+        """Add files and folders; folders are remembered for `update`. Unchanged images are skipped.
+
+        `images_in(images, exclude)` leaves files out, here and in every `update`.
+        """
         sources = images_in(images)
         with self._changing(progress) as writer:
             with self._catalogue.change():
                 for folder in sources.folders:
                     self._catalogue.add_folder(self.layout.name_of(folder))
+                    exclude(self._catalogue, self.layout.name_of(folder), sources.exclude)
             return self._added(writer, sources.found, jobs)
 
     def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
         start, found = time.monotonic(), images_in(images).found
-        report = Report(failed=list(found.unreadable))
+        report = _report_on(found)
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model, jobs, report)
             self._learn(writer)
@@ -170,7 +175,7 @@ class Collection:
                 f"or give its new place with: faemb relocate {typed(self.layout.folder)} {typed(missing[0])} "
                 f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
             )
-        found = find_images(folders)
+        found = merged(find_images([folder], patterns) for folder, patterns in self._excluded().items())
         with self._changing(progress) as writer:
             report = self._added(writer, found, jobs)
             if not found.unreadable:  # else an image that was not found may still exist
@@ -211,7 +216,7 @@ class Collection:
         ]
 
     def _added(self, writer: Writer, found: Found, jobs: int | None) -> Report:
-        start, report = time.monotonic(), Report(failed=list(found.unreadable))
+        start, report = time.monotonic(), _report_on(found)
         gather(writer, found.images, self.model, jobs, report)
         if not self.model.is_fitted:
             self._learn(writer)
@@ -265,7 +270,7 @@ class Collection:
         box: Sequence[float] | None = None,
         index: str | None = None,
         jobs: int | None = None,
-    ) -> tuple[list[Answer], list[str]]:
+    ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
         return self._searcher.images(queries, top=top, threshold=threshold, box=box, index=index, jobs=jobs)
 
@@ -326,19 +331,28 @@ class Collection:
             extractor=repr(model.extractor),
             dimension=model.dimension if model.is_fitted else 0,
             index=self._about["index"],
+            excluded={str(folder): patterns for folder, patterns in self._excluded().items() if patterns},
         )
 
-    def export(self, out: AnyPath, form: str) -> int:
-        """Write the vectors of all encoded images as npz, fvecs, faiss or hloc-h5; returns their number."""
+    def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:
+        """Write the vectors of all encoded images as npz, fvecs, faiss or hloc-h5; returns their number.
+
+        Existing files that are not recognised as written by this method are replaced only with `overwrite`.
+        """
         require_choice("format", form, FORMATS)
         self._reader.require_fitted()
         with self._reader.view() as view:
             paths = self._reader.paths(view)
-        export_vectors(view, paths, self._folders(), Path(out), form)
+        export_vectors(view, paths, self._folders(), Path(out), form, overwrite=overwrite)
         return len(paths)
 
     def _folders(self) -> list[Path]:
         return [self.layout.path_of(name) for name in self._catalogue.folders()]
+
+    def _excluded(self) -> dict[Path, list[str]]:
+        """The remembered folders, each with the patterns of what it leaves out."""
+        patterns = excluded(self._catalogue)
+        return {self.layout.path_of(name): patterns.get(name, []) for name in self._catalogue.folders()}
 
     # Checking.
 
@@ -361,6 +375,11 @@ class Collection:
         model = self.model
         with self._changing(progress) as writer:
             return repair(writer, model, jobs) + repair_thumbnails(writer, jobs)
+
+
+def _report_on(found: Found) -> Report:
+    """The report of a change, as it begins: what the search has met."""
+    return Report(failed=list(found.unreadable), passed_over=by_suffix(found.others))
 
 
 def _size(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,22 +11,40 @@ import numpy as np
 from faemb.collection.backends import faiss, write_index
 from faemb.collection.reading import View
 from faemb.errors import InputError
-from faemb.features.files.hloc import h5py
+from faemb.features.files.hloc import h5py, is_our_hloc, new_hloc
 from faemb.features.files.vecs import write_fvecs
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import AnyPath, IsOurs, replacing, require_output
 
 FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
+_WITH_NAMES = ("fvecs", "faiss")
+"""Formats that have no place for the paths of the images, nor for the name of the program that wrote them."""
+_COMMENT = b"vectors of images, written by faemb"
+"""Comment of the zip archive that an .npz file is."""
 
 
-def export_vectors(view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str) -> None:
+def require_export(out: AnyPath, form: str, *, overwrite: bool = False) -> None:
+    """Raise the error with which `export_vectors` would refuse the path: before the vectors are computed."""
+    ours: dict[str, IsOurs] = {"npz": _is_our_npz, "hloc-h5": is_our_hloc}
+    target = require_output(out, ours.get(form), overwrite=overwrite)
+    if form == "hloc-h5":
+        h5py()
+    if form in _WITH_NAMES:
+        require_output(_names_file(target), None, overwrite=overwrite)
+
+
+def export_vectors(
+    view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str, *, overwrite: bool = False
+) -> None:
     """Vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json file.
 
     hloc names images relative to the picture folder, which `picture_folder` finds with `folders`.
+    Existing files are replaced only if they are recognised as written here, or with `overwrite`.
     """
+    require_export(out, form, overwrite=overwrite)
     vectors, names = view.vectors, [str(path) for path in paths]
     if form == "npz":
-        with replacing(out) as temporary, temporary.open("wb") as file:
-            np.savez(file, vectors=vectors[view.slots], paths=np.array(names, str))
+        with replacing(out) as temporary:
+            _write_npz(temporary, vectors[view.slots], names)
     elif form == "fvecs":
         write_fvecs(out, vectors[view.slots])
         _write_names(out, names)
@@ -49,12 +68,33 @@ def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
     try:
         return Path(os.path.commonpath(roots)) if roots else Path()
     except ValueError:
-        raise InputError("the images lie on several drives, and hloc has one picture folder; use npz") from None
+        raise InputError(
+            "the images lie on several drives, and hloc has one picture folder; use --format npz"
+        ) from None
+
+
+def _write_npz(path: Path, vectors: np.ndarray, names: list[str]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, vectors=vectors, paths=np.array(names, str))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = _COMMENT
+
+
+def _is_our_npz(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.comment == _COMMENT
+    except (zipfile.BadZipFile, OSError):
+        return False
+
+
+def _names_file(out: Path) -> Path:
+    return out.with_suffix(out.suffix + ".json")
 
 
 def _write_names(out: Path, names: list[str]) -> None:
     escaped = any(name != _as_text(name) for name in names)
-    with replacing(out.with_suffix(out.suffix + ".json")) as temporary:
+    with replacing(_names_file(out)) as temporary:
         temporary.write_text(json.dumps(names, ensure_ascii=escaped, indent=0) + "\n", encoding="utf-8")
 
 
@@ -74,6 +114,6 @@ def _write_faiss(view: View, out: Path) -> None:
 
 def _write_hloc(out: Path, items: Iterator[tuple[str, np.ndarray]]) -> None:
     """hloc's format of global descriptors: a group per image with one dataset."""
-    with replacing(out) as temporary, h5py().File(temporary, "w") as file:
+    with new_hloc(out) as file:
         for name, vector in items:
             file.require_group(_as_text(name)).create_dataset("global_descriptor", data=vector)

@@ -14,7 +14,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-CATALOGUE = "catalogue.sqlite"
+from faemb.runtime.storage import CATALOGUE
+
 MODEL = "model.faemb"
 THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"

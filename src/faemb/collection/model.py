@@ -69,16 +69,20 @@ class Model(Component):
         self.require_fitted()
         return self.encoder_.encode(list(sets))
 
-    def save(self, path: AnyPath) -> str:
-        """Write settings and learned arrays to one file; returns the fingerprint."""
-        return persistence.save(self, path)
+    def save(self, path: AnyPath, *, overwrite: bool = False) -> str:
+        """Write settings and learned arrays to one file; returns the fingerprint.
+
+        An existing file that is not a model is replaced only with `overwrite`.
+        """
+        return persistence.save(self, path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: AnyPath, *, device: str = "cpu") -> "Model":
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(
-                f"{path} holds a {type(loaded).__name__}, not a model with an extractor; make one with: faemb fit"
+                f"{path} is a saved {type(loaded).__name__}, not a model of images; "
+                "make one with: faemb fit IMAGES --out FILE"
             )
         return loaded.to(device)
 

@@ -43,3 +43,5 @@ class Info:
     dimension: int
     """Length of the vectors; 0 before the model is fitted."""
     index: str
+    excluded: dict[str, list[str]]
+    """Folders that leave files out, with their shell patterns."""

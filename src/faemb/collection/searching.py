@@ -10,7 +10,7 @@ from faemb.collection.duplicates import FEW_FEATURES, connected, linked
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
-from faemb.errors import about
+from faemb.errors import Fault, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress, silent
@@ -33,10 +33,10 @@ class Searcher:
         box: Sequence[float] | None,
         index: str | None,
         jobs: int | None,
-    ) -> tuple[list[Answer], list[str]]:
+    ) -> tuple[list[Answer], list[Fault]]:
         """An answer for each query that can be read, and a sentence for each that cannot."""
         found: dict[int, LocalFeatures] = {}
-        faults: list[str] = []
+        faults: list[Fault] = []
         for number, outcome in described(queries, self._reader.model.extractor, box, jobs):
             if isinstance(outcome, LocalFeatures):
                 found[number] = outcome

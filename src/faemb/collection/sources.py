@@ -1,7 +1,7 @@
 """Folders and files from which images are read."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,19 +14,25 @@ class Sources(NamedTuple):
 
     folders: list[Path]
     found: Found
+    exclude: tuple[str, ...] = ()
+    """Shell patterns of what was left out of the folders."""
 
 
 Images = AnyPath | Iterable[AnyPath] | Sources
 """An image file or a folder, several of them, or the result of `images_in`."""
 
 
-def images_in(images: Images) -> Sources:
-    """The images of files and folders; an error if there are none."""
+def images_in(images: Images, exclude: Sequence[str] = ()) -> Sources:
+    """The images of files and folders; an error if there are none.
+
+    `exclude` are shell patterns of names, and of paths in the folders, that are left out. A collection remembers them
+    with the folders.
+    """
     if isinstance(images, Sources):
         return images
     places = as_list(images)
-    found = find_some(places)
-    return Sources([place for place in map(Path, places) if place.is_dir()], found)
+    found = find_some(places, exclude)
+    return Sources([place for place in map(Path, places) if place.is_dir()], found, tuple(exclude))
 
 
 def as_list(places: AnyPath | Iterable[AnyPath]) -> list[AnyPath]:

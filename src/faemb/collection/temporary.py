@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from faemb.collection.collection import Collection
+from faemb.collection.export import require_export
 from faemb.collection.model import Model
 from faemb.collection.sources import Images
 from faemb.collection.writing import Report
 from faemb.runtime import Progress
-from faemb.runtime.storage import AnyPath, require_writable
+from faemb.runtime.storage import AnyPath
 
 
 def fit_model(
@@ -23,13 +24,22 @@ def fit_model(
 
 
 def encode_images(
-    images: Images, model: Model, out: AnyPath, *, jobs: int | None = None, progress: Progress | None = None
+    images: Images,
+    model: Model,
+    out: AnyPath,
+    *,
+    overwrite: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
 ) -> Report:
-    """One vector per image and the images' paths in an .npz file; an image without local features has none."""
-    require_writable(out)  # before the images are read
+    """One vector per image and the images' paths in an .npz file; an image without local features has none.
+
+    An existing file that was not written by this function is replaced only with `overwrite`.
+    """
+    require_export(out, "npz", overwrite=overwrite)  # before the images are read
     with _temporary(model, keep_features=False) as collection:
         report = collection.add(images, jobs=jobs, progress=progress)
-        collection.export(out, "npz")
+        collection.export(out, "npz", overwrite=overwrite)
         return report
 
 

@@ -19,7 +19,7 @@ from faemb.collection.model import Model
 from faemb.collection.slots import write_at
 from faemb.collection.stored import packed_features, stored_features, vector_file
 from faemb.collection.thumbnails import Thumbnails
-from faemb.errors import FaembError, InputError
+from faemb.errors import FaembError, Fault, InputError
 from faemb.features import LocalFeatures
 from faemb.runtime import Progress, silent
 from faemb.runtime.storage import sync_folder
@@ -45,8 +45,10 @@ class Report:
     unchanged: int = 0
     removed: int = 0
     without_features: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    failed: list[Fault] = field(default_factory=list)
     """A sentence for each file that could not be used."""
+    passed_over: dict[str, int] = field(default_factory=dict)
+    """Number of files in the folders that are not images, by suffix."""
     seconds: float = 0.0
 
 

@@ -1,6 +1,7 @@
 """Local features drawn on their image: each an ellipse, with a line from its centre along its patch's x axis."""
 
 import os
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -10,9 +11,12 @@ from PIL import Image as Pillow
 from faemb.errors import InputError
 from faemb.features.image import ImageLike, as_image
 from faemb.features.local_features import LocalFeatures
-from faemb.runtime.storage import AnyPath, replacing
+from faemb.runtime.storage import AnyPath, replacing, require_output
 
 LARGEST_PICTURE = 2048
+_KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+_SOFTWARE, _NAME = 0x0131, "faemb"
+"""The EXIF tag that names the program which wrote a picture, and what it says in ours."""
 _POINTS = 36
 _FRACTION_BITS = 4
 
@@ -34,14 +38,33 @@ def draw_features(image: ImageLike, features: LocalFeatures) -> UInt8[np.ndarray
     return picture
 
 
-def save_picture(path: AnyPath, picture: UInt8[np.ndarray, "H W 3"]) -> None:
-    """Write a picture; the suffix of the path gives the format."""
-    suffix = os.path.splitext(path)[1].lower()
-    kind = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}.get(suffix)
+def require_picture(path: AnyPath, *, overwrite: bool = False) -> str:
+    """The format of a picture to write; an error if `save_picture` would refuse the path."""
+    kind = _KINDS.get(os.path.splitext(path)[1].lower())
     if kind is None:
         raise InputError(f"a picture cannot be written to {path}; give a name that ends in .png, .jpg or .webp")
+    require_output(path, _is_our_picture, overwrite=overwrite)
+    return kind
+
+
+def save_picture(path: AnyPath, picture: UInt8[np.ndarray, "H W 3"], *, overwrite: bool = False) -> None:
+    """Write a picture; the suffix of the path gives the format.
+
+    An existing file that was not written by this function is replaced only with `overwrite`.
+    """
+    kind = require_picture(path, overwrite=overwrite)
+    exif = Pillow.Exif()
+    exif[_SOFTWARE] = _NAME
     with replacing(path) as temporary:
-        Pillow.fromarray(picture).save(temporary, format=kind)
+        Pillow.fromarray(picture).save(temporary, format=kind, exif=exif)
+
+
+def _is_our_picture(path: Path) -> bool:
+    try:
+        with Pillow.open(path, formats=sorted(set(_KINDS.values()))) as picture:
+            return picture.getexif().get(_SOFTWARE) == _NAME
+    except Exception:  # Pillow raises many kinds of errors on damaged files
+        return False
 
 
 def _ellipse(frame: Float[np.ndarray, " 6"]) -> tuple[Float[np.ndarray, "p 2"], Float[np.ndarray, "2 2"]]:

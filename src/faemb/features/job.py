@@ -8,18 +8,19 @@ appear complete or not at all, so a run may be killed at any moment and started 
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import FaembError, InputError, about
+from faemb.errors import FaembError, Fault, InputError, about
 from faemb.features.extractor import Extractor
-from faemb.features.files.npz import read_npz_header, write_npz
-from faemb.features.folders import common_folder, find_some
+from faemb.features.files.npz import is_our_npz, read_npz_header, write_npz
+from faemb.features.folders import by_suffix, common_folder, find_some
 from faemb.runtime import Progress, silent
 from faemb.runtime.parallel import checked_jobs, spread
-from faemb.runtime.storage import AnyPath, make_folder
+from faemb.runtime.storage import AnyPath, make_folder, require_outside_collections
 
 
 class Target(NamedTuple):
@@ -39,10 +40,12 @@ class Summary:
     up_to_date: int = 0
     features: int = 0
     """Number of features extracted in this run."""
-    failed: list[str] = field(default_factory=list)
+    failed: list[Fault] = field(default_factory=list)
     """One message per image that could not be used."""
-    unreadable: list[str] = field(default_factory=list)
+    unreadable: list[Fault] = field(default_factory=list)
     """One message per folder that could not be read; its images are not counted."""
+    passed_over: dict[str, int] = field(default_factory=dict)
+    """Number of files in the folders that are not images, by suffix."""
     seconds: float = 0.0
 
 
@@ -56,6 +59,8 @@ class ExtractToFile:
         image_hash = content_hash(target.image)
         if self._is_up_to_date(target.output, image_hash):
             return Extracted(0, fresh=False)
+        if zipfile.is_zipfile(target.output) and not is_our_npz(target.output):
+            raise InputError(f"{target.output} exists and was not written by faemb; give another folder with --out")
         features = self.extractor.extract(target.image)
         make_folder(target.output.parent)
         write_npz(target.output, features, image_hash=image_hash)
@@ -67,7 +72,7 @@ class ExtractToFile:
         try:
             header = read_npz_header(output)
         except FaembError:
-            return False  # damaged or something else: it is replaced
+            return False  # damaged: it is replaced
         return header.image_hash == image_hash and header.fingerprint == self.extractor.fingerprint
 
 
@@ -76,6 +81,7 @@ def extract_folder(
     out: AnyPath,
     extractor: Extractor,
     *,
+    exclude: Sequence[str] = (),
     root: Path | None = None,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -83,16 +89,18 @@ def extract_folder(
     """Write the features of `images` (a file or folder, or several) as .npz files into the folder `out`.
 
     Their names are the images' paths relative to `root`, by default the common folder of all images.
+    `exclude` are shell patterns of names, and of paths in the folders, that are left out.
     """
     places = [images] if isinstance(images, str | os.PathLike) else list(images)
     extractor.check_settings()
     workers = checked_jobs(jobs)
-    found = find_some(places)
+    found = find_some(places, exclude)
     folder = Path(out)
+    require_outside_collections(folder)
     make_folder(folder)
     base = common_folder(places) if root is None else root
     targets = [Target(image, folder / f"{os.path.relpath(image, base)}.npz") for image in found.images]
-    summary = Summary(images=len(targets), unreadable=found.unreadable)
+    summary = Summary(images=len(targets), unreadable=list(found.unreadable), passed_over=by_suffix(found.others))
     start, progress = time.monotonic(), progress or silent
     progress("features", 0, len(targets))
     workers = min(workers, len(targets))

@@ -21,7 +21,7 @@ def make_extractor(detector: str = "hessian-affine", *, network: AnyPath | None 
     if unknown:
         raise InputError(f"the detector {detector} has no setting {', '.join(sorted(unknown))}")
     if detector in NETWORKS and network is None:
-        raise InputError(f"the detector {detector} needs a network; give its .onnx file as network")
+        raise InputError(f"the detector {detector} needs a network; give its .onnx file with --network")
     if detector not in NETWORKS and network is not None:
         raise InputError(f"the detector {detector} uses no network; choose one of {', '.join(NETWORKS)}")
     if network is not None:

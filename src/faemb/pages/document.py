@@ -1,12 +1,17 @@
 """HTML pages from the templates of this package: each page holds its style and pictures and runs no scripts."""
 
 import os
+from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from faemb.errors import InputError
 from faemb.pages import counted
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import AnyPath, replacing, require_output
+
+GENERATOR = '<meta name="generator" content="faemb">'
+"""In the head of every page, by which a page of this package is recognised."""
+_HEAD = 4096
 
 
 def render(template: str, **data: object) -> str:
@@ -14,10 +19,24 @@ def render(template: str, **data: object) -> str:
     return _ENVIRONMENT.get_template(template).render(data)
 
 
-def save_page(path: str | os.PathLike[str], page: str) -> None:
-    """Write a page, completely or not at all."""
+def require_page(path: AnyPath, *, overwrite: bool = False) -> None:
+    """Raise the error with which `save_page` would refuse the path: before the work whose result the page shows."""
     if os.path.splitext(path)[1].lower() not in (".html", ".htm"):
         raise InputError(f"a page cannot be written to {path}; give a name that ends in .html")
+    require_output(path, is_our_page, overwrite=overwrite)
+
+
+def is_our_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return GENERATOR.encode() in file.read(_HEAD)
+    except OSError:
+        return False
+
+
+def save_page(path: AnyPath, page: str, *, overwrite: bool = False) -> None:
+    """Write a page, completely or not at all; an existing file that is not such a page only with `overwrite`."""
+    require_page(path, overwrite=overwrite)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 

@@ -1,14 +1,20 @@
-"""Files that exist completely or not at all: written under a temporary name, synced, then renamed."""
+"""Files that exist completely or not at all: written under a temporary name, synced, then renamed.
+
+`require_output` decides which existing files an output of a command or of a function may replace.
+"""
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from faemb.errors import FaembError, InputError
 
 AnyPath = str | os.PathLike[str]
+
+CATALOGUE = "catalogue.sqlite"
+"""The file that makes a folder a collection."""
 
 
 @contextmanager
@@ -39,6 +45,45 @@ def require_writable(path: AnyPath) -> Path:
     if os.path.isdir(target):
         raise InputError(f"cannot write {target}: it is a folder; give the name of a file")
     return target
+
+
+IsOurs = Callable[[Path], bool] | None
+"""Whether a file is of a certain kind and was written by faemb; None if such files do not say who wrote them."""
+
+
+def require_output(path: AnyPath, is_ours: IsOurs, *, overwrite: bool) -> Path:
+    """As `require_replaceable`, for a file that no collection may contain: all outputs but those of a collection."""
+    target = require_replaceable(path, is_ours, overwrite=overwrite)
+    require_outside_collections(target)
+    return target
+
+
+def require_replaceable(path: AnyPath, is_ours: IsOurs, *, overwrite: bool) -> Path:
+    """The path of a file to write; an error if another file is there that faemb did not write.
+
+    `overwrite` allows any plain file, and any link, to be replaced.
+    """
+    target = require_writable(path)
+    if not os.path.lexists(target) or (overwrite and (os.path.isfile(target) or os.path.islink(target))):
+        return target
+    if not os.path.isfile(target):
+        raise InputError(f"cannot write {target}: it exists and is not a plain file; give another name")
+    if is_ours is not None and not os.path.islink(target) and is_ours(target):
+        return target
+    who = "may not have been" if is_ours is None else "was not"
+    raise InputError(f"{target} exists and {who} written by faemb; give another name, or --overwrite")
+
+
+def require_outside_collections(path: Path) -> None:
+    """Raise an error if a path lies in the folder of a collection, which only the collection itself writes to."""
+    real = Path(os.path.realpath(path))
+    for folder in (real, *real.parents):
+        if is_collection(folder):
+            raise InputError(f"cannot write {path}: {folder} is a collection; give a name outside of it")
+
+
+def is_collection(folder: AnyPath) -> bool:
+    return os.path.isfile(os.path.join(folder, CATALOGUE))
 
 
 def make_folder(folder: Path) -> None:

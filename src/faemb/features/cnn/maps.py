@@ -97,7 +97,11 @@ class CnnMap(_Grid):
 
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
         if output.ndim != 4:
-            cure = "use CnnTokens" if output.ndim == 3 else "name its last convolution as output, or use CnnPatches"
+            cure = (
+                "use the detector tokens"
+                if output.ndim == 3
+                else "name its last convolution as output, or use the detector patches"
+            )
             raise FormatError(f"the network's output has shape {output.shape}, not a map (1, d, h, w); {cure}")
         return output[0]
 
@@ -107,14 +111,14 @@ class CnnTokens(_Grid):
 
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
         if output.ndim != 3:
-            cure = "use CnnMap" if output.ndim == 4 else "name another output"
+            cure = "use the detector map" if output.ndim == 4 else "name another output"
             raise FormatError(f"the network's output has shape {output.shape}, not tokens (1, n, d); {cure}")
         side, prefix = self.network.multiple, self.network.prefix_tokens
         w, h = size[0] // side, size[1] // side
         if output.shape[1] != prefix + h * w:
             raise FormatError(
                 f"the network gives {output.shape[1]} tokens for {size[0]} x {size[1]} pixels; expected {prefix} + "
-                f"{h} * {w}: set prefix_tokens, and multiple to the side of its patches"
+                f"{h} * {w}: set prefix_tokens, and multiple to the side of its patches, in its .json file"
             )
         return output[0, prefix:].T.reshape(-1, h, w)
 

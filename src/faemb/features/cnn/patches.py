@@ -60,7 +60,9 @@ class CnnPatches(_NetworkExtractor):
         require_whole("stride", self.stride, 1)
         require_whole("batch", self.batch, 1)
         if self.network.input_size is None:
-            raise InputError("patches are resized to the network's input; give its size: Network(..., size=(224, 224))")
+            raise InputError(
+                'patches are resized to the network\'s input; give its size in its .json file: "size": [224, 224]'
+            )
 
     def describe(self, image: Image) -> LocalFeatures:
         rgb = image.rgb()
@@ -95,5 +97,7 @@ def box_frames(boxes: Boxes) -> Float[np.ndarray, "N 6"]:
 def one_vector_each(output: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "B d"]:
     """A vector per image as it is; a feature map averaged over its locations."""
     if output.ndim == 3:
-        raise FormatError(f"the network's output has shape {output.shape}, tokens; use CnnTokens, or another output")
+        raise FormatError(
+            f"the network's output has shape {output.shape}, tokens; use the detector tokens, or another output"
+        )
     return output if output.ndim == 2 else output.mean(axis=(2, 3))

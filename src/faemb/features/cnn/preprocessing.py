@@ -55,8 +55,8 @@ def require_complete(settings: Mapping[str, Any], network: Path) -> None:
     missing = [name for name in REQUIRED if name not in settings]
     if missing:
         raise InputError(
-            f"no preprocessing is given for {network} (missing: {', '.join(missing)}); give it as keywords, "
-            f"or in the file {network.with_suffix('.json')}, such as {EXAMPLE}"
+            f"no preprocessing is given for {network} (missing: {', '.join(missing)}); give it in the file "
+            f"{network.with_suffix('.json')}, such as {EXAMPLE}"
         )
 
 

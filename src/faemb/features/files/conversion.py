@@ -5,26 +5,27 @@ from pathlib import Path
 
 from faemb.errors import InputError
 from faemb.features.files.formats import FORMATS, MANY_IMAGES, read_features
-from faemb.features.files.hloc import read_hloc, write_hloc
-from faemb.features.files.npz import write_npz
+from faemb.features.files.hloc import is_our_hloc, read_hloc, write_hloc
+from faemb.features.files.npz import is_our_npz, write_npz
 from faemb.features.local_features import LocalFeatures
-from faemb.runtime.storage import AnyPath
+from faemb.runtime.storage import AnyPath, require_output, require_outside_collections
 
 Named = tuple[str, LocalFeatures]
 
 
-def convert(source: AnyPath, out: AnyPath) -> int:
+def convert(source: AnyPath, out: AnyPath, *, overwrite: bool = False) -> int:
     """Write the features of a file, or of all files of a folder, to `out`; returns the number of images.
 
     The suffix of `out` gives its format: .npz for one image, .h5 (hloc) for many, none for a folder of .npz files.
+    Existing files that this package did not write are replaced only with `overwrite`.
     """
     items, target = named_features(Path(source)), Path(out)
     if target.suffix.lower() in MANY_IMAGES:
-        return write_hloc(target, items)
+        return write_hloc(require_output(target, is_our_hloc, overwrite=overwrite), items)
     if target.suffix.lower() == ".npz":
-        return _write_one(items, target, source)
+        return _write_one(items, require_output(target, is_our_npz, overwrite=overwrite), source)
     if target.suffix == "":
-        return _write_folder(items, target)
+        return _write_folder(items, target, overwrite)
     raise InputError(f"features cannot be written as {target}; expected .npz, .h5, or the name of a folder")
 
 
@@ -48,7 +49,8 @@ def _write_one(items: Iterator[Named], target: Path, source: AnyPath) -> int:
     return 1
 
 
-def _write_folder(items: Iterator[Named], folder: Path) -> int:
+def _write_folder(items: Iterator[Named], folder: Path, overwrite: bool) -> int:
+    require_outside_collections(folder)
     written: set[Path] = set()
     for name, features in items:
         place = (folder / f"{name}.npz").resolve()
@@ -57,6 +59,6 @@ def _write_folder(items: Iterator[Named], folder: Path) -> int:
         if place in written:
             raise InputError(f"two images are named {name!r}; give each a name of its own")
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_npz(place, features)
+        write_npz(require_output(place, is_our_npz, overwrite=overwrite), features)
         written.add(place)
     return len(written)

@@ -7,11 +7,13 @@ when it writes COLMAP's database. Frames have
     A = scale R(ori);       without scales the extent is unknown, and A is a disc with a radius of one pixel
 
 Files written here also hold `frames` (N, 6), which are then taken as they are, the grids of feature maps as in .npz
-files, and the attribute `fingerprint`; reading them again gives the same features. Images come in order of name.
+files, and the attribute `fingerprint`; reading them again gives the same features. Images come in order of name. The
+attribute `made_by` of the file says that this package wrote it.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ from faemb.runtime.storage import AnyPath, replacing
 
 KEYPOINTS = "/keypoints"
 DATASETS = ("keypoints", "descriptors", "scales", "oris", *STORED)
-LONGEST_FINGERPRINT = 1024
+LONGEST_TEXT = 1024
+MADE_BY = "made_by"
 
 
 def hloc_names(path: AnyPath) -> list[str]:
@@ -59,10 +62,27 @@ def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
         return _features(file, name, path)
 
 
+@contextmanager
+def new_hloc(path: AnyPath) -> Iterator[Any]:
+    """An HDF5 file to write, which appears when the block ends, or not at all."""
+    with replacing(path) as temporary, h5py().File(temporary, "w") as file:
+        file.attrs[MADE_BY] = np.bytes_(b"faemb")
+        yield file
+
+
+def is_our_hloc(path: Path) -> bool:
+    """Whether a file was begun by `new_hloc`."""
+    try:
+        with h5py().File(path, "r") as file:
+            return _read_text(file, MADE_BY) == "faemb"
+    except (OSError, ValueError, RuntimeError, KeyError):  # h5py has one for each kind of damage
+        return False
+
+
 def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> int:
     """Write one file, which appears with all images or not at all; returns the number of images."""
     count = 0
-    with replacing(path) as temporary, h5py().File(temporary, "w") as file:
+    with new_hloc(path) as file:
         for name, features in items:
             _write_image(file, name, features)
             count += 1
@@ -84,7 +104,7 @@ def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
         if "descriptors" not in group:
             raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
         arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
-        fingerprint = _read_fingerprint(group)
+        fingerprint = _read_text(group, "fingerprint")
     return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
@@ -117,13 +137,13 @@ def _read_dataset(dataset: Any, name: str, source: str) -> np.ndarray:
     return np.asarray(dataset[()])
 
 
-def _read_fingerprint(group: Any) -> str:
+def _read_text(group: Any, name: str) -> str:
     """Only text of fixed length is read, as written here: HDF5 may crash on damaged text of variable length."""
-    if "fingerprint" not in group.attrs:
+    if name not in group.attrs:
         return ""
-    attribute = group.attrs.get_id("fingerprint")
-    fixed = attribute.dtype.kind == "S" and attribute.shape == () and attribute.dtype.itemsize <= LONGEST_FINGERPRINT
-    return bytes(group.attrs["fingerprint"]).decode() if fixed else ""
+    attribute = group.attrs.get_id(name)
+    fixed = attribute.dtype.kind == "S" and attribute.shape == () and attribute.dtype.itemsize <= LONGEST_TEXT
+    return bytes(group.attrs[name]).decode() if fixed else ""
 
 
 def _write_image(file: Any, name: str, features: LocalFeatures) -> None:

@@ -12,6 +12,7 @@ Nothing is unpickled, and an array whose declared size is implausible is not rea
 import math
 import zipfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,15 @@ def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> N
     }
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, **arrays)
+
+
+def is_our_npz(path: Path) -> bool:
+    """Whether a file holds the features of one image as written here: no other tool's have both texts and frames."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {f"{name}.npy" for name in (*TEXTS, "frames")} <= set(archive.namelist())
+    except (zipfile.BadZipFile, OSError):
+        return False
 
 
 def read_npz(path: AnyPath) -> LocalFeatures:
