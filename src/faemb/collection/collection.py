@@ -234,7 +234,7 @@ class Collection:
         box: Sequence[float] | None = None,
         index: str | None = None,
     ) -> list[Answer]:
-        """The most similar images to each query: a path, an array, or a list of them.
+        """The most similar images to each query: a path, a Pillow image, an array, or a list of them.
 
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
         this similarity are returned.

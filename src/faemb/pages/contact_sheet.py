@@ -22,8 +22,8 @@ from faemb.pages.document import render
 LARGEST_THUMBNAIL = 240
 QUALITY = 80
 
-_NOT_FILES = ("", "the array")
-"""Names of queries that were given as an array or as features."""
+_NOT_FILES = ("", "the array", "the image")
+"""Names of queries that were given as pixels or as features."""
 
 
 @dataclass(frozen=True)
