@@ -129,7 +129,7 @@ class TestSearching:
         with pytest.raises(InputError, match=r"gone\.png"):
             collection.search(tmp_path / "gone.png")
         for wrong in (5, None, {"a": 1}):
-            with pytest.raises(InputError, match="expected a path, a NumPy array or an Image"):
+            with pytest.raises(InputError, match="expected a path, a Pillow image, a NumPy array or an Image"):
                 collection.search(wrong)
 
     def test_many_queries_of_which_some_cannot_be_read(self, collection, photos, tmp_path):
