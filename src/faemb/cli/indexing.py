@@ -1,4 +1,4 @@
-"""Commands that read images into a collection, a model or a file of vectors: index, add, update, fit, encode."""
+"""Commands that read images or local features into a collection, a model or vectors: index, add, update, fit, encode."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from faemb.cli.console import Live, warning
-from faemb.cli.options import INDEXES, Device, Images, InCollection, Jobs, ModelOptions, Output, flag, opened, value
+from faemb.cli.options import (
+    INDEXES,
+    Device,
+    ImagesOrFeatures,
+    InCollection,
+    Jobs,
+    ModelOptions,
+    Output,
+    flag,
+    opened,
+    value,
+)
 from faemb.pages import counted
 
 if TYPE_CHECKING:
@@ -17,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def index(
-    images: Images,
+    images: ImagesOrFeatures,
     out: Annotated[Path, value("COLLECTION", "Folder for the collection.")],
     *,
     model: Annotated[
@@ -40,18 +51,22 @@ def index(
     """
     from faemb.collection import Collection, Model, images_in
     from faemb.errors import InputError
+    from faemb.features.feature_files import kind_of
 
     if model is not None and options.given:
         raise InputError(f"{', '.join(options.given)} cannot be combined with --model; leave out one or the other")
-    sources = images_in(images)
-    chosen = Model.load(model, device=device) if model is not None else options.model(device)
+    learned = Model.load(model, device=device) if model is not None else None
+    sources = images_in(images, None if learned is None else kind_of(learned.extractor))
+    chosen = learned or options.model(device, sources)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
         if collection.migrated is not None:
             warning(collection.migrated)
         _change(collection, partial(collection.add, sources, jobs=jobs), output)
 
 
-def add(collection: InCollection, images: Images, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
+def add(
+    collection: InCollection, images: ImagesOrFeatures, *, device: Device = "cpu", jobs: Jobs = None, output: Output
+) -> None:
     """Add IMAGES to a collection; images that have not changed are skipped.
 
     Example: faemb add photos.faemb more-photos
@@ -70,7 +85,7 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
 
 def fit(
-    images: Images,
+    images: ImagesOrFeatures,
     out: Annotated[Path, value("FILE", "File for the model.")],
     *,
     options: ModelOptions,
@@ -82,12 +97,13 @@ def fit(
 
     Example: faemb fit photos --out photos.model --preset small
     """
-    from faemb.collection import fit_model
+    from faemb.collection import fit_model, images_in
     from faemb.runtime.storage import require_writable
 
     require_writable(out)
+    sources = images_in(images)
     with Live(output.quiet) as progress:
-        model, report = fit_model(images, options.model(device), jobs=jobs, progress=progress)
+        model, report = fit_model(sources, options.model(device, sources), jobs=jobs, progress=progress)
     model.save(out)
     for sentence in report.failed:
         warning(sentence)
@@ -97,7 +113,7 @@ def fit(
 
 
 def encode(
-    images: Images,
+    images: ImagesOrFeatures,
     model: Annotated[Path, value("FILE", "Model made by `faemb fit`.")],
     out: Annotated[Path, value("FILE", "File for vectors and paths: .npz.")],
     *,

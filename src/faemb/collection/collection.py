@@ -30,7 +30,8 @@ from faemb.collection.sources import Images, as_list, images_in, is_below, is_go
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
-from faemb.features.folders import Found, find_images
+from faemb.features.feature_files import kind_of
+from faemb.features.folders import Found, Kind, find_images
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
 from faemb.runtime.storage import AnyPath, make_folder
@@ -139,7 +140,7 @@ class Collection:
 
     def add(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Add files and folders; folders are remembered for `update`. Unchanged images are skipped."""
-        sources = images_in(images)
+        sources = images_in(images, self._kind)
         with self._changing(progress) as writer:
             with self._catalogue.change():
                 for folder in sources.folders:
@@ -148,7 +149,7 @@ class Collection:
 
     def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
-        start, found = time.monotonic(), images_in(images).found
+        start, found = time.monotonic(), images_in(images, self._kind).found
         report = Report(failed=list(found.unreadable))
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model.extractor, jobs, report)
@@ -165,7 +166,7 @@ class Collection:
                 f"the folder {', '.join(missing)} is not there, and its images were not touched; connect its drive, "
                 f"or remove them with: faemb remove {self.layout.folder.name} {missing[0]}"
             )
-        found = find_images(folders)
+        found = find_images(folders, self._kind)
         with self._changing(progress) as writer:
             report = self._added(writer, found, jobs)
             if not found.unreadable:  # else an image that was not found may still exist
@@ -315,6 +316,11 @@ class Collection:
             paths = self._reader.paths(view)
         export_vectors(view, paths, self._folders(), Path(out), form)
         return len(paths)
+
+    @property
+    def _kind(self) -> Kind:
+        """What its images are read from."""
+        return kind_of(self.model.extractor)
 
     def _folders(self) -> list[Path]:
         return [self.layout.path_of(name) for name in self._catalogue.folders()]

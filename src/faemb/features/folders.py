@@ -13,14 +13,27 @@ SUFFIXES = frozenset(
 )
 
 
+class Kind(NamedTuple):
+    """A kind of files, recognised by suffix."""
+
+    name: str
+    suffixes: frozenset[str]
+
+    def includes(self, path: Path) -> bool:
+        return path.suffix.lower() in self.suffixes
+
+
+IMAGES = Kind("images", SUFFIXES)
+
+
 class Found(NamedTuple):
     images: list[Path]
     unreadable: list[str]
     """One message per folder that could not be read."""
 
 
-def find_images(places: Iterable[AnyPath]) -> Found:
-    """Every given file, and every image in the given folders and their subfolders, each once.
+def find_images(places: Iterable[AnyPath], kind: Kind = IMAGES) -> Found:
+    """Every given file, and every image in the given folders and their subfolders, each once; or files of another kind.
 
     Images in folders are recognised by suffix and sorted by name. Hidden files and folders are skipped; links are
     followed, except to a folder that contains them.
@@ -29,7 +42,7 @@ def find_images(places: Iterable[AnyPath]) -> Found:
     unreadable: list[str] = []
     for place in map(Path, places):
         if place.is_dir():
-            found = list(_below(place, is_image, frozenset(), unreadable))
+            found = list(_below(place, kind.includes, frozenset(), unreadable))
         elif place.is_file():
             found = [place]
         elif place.exists():
@@ -41,19 +54,25 @@ def find_images(places: Iterable[AnyPath]) -> Found:
     return Found(list(images.values()), list(dict.fromkeys(unreadable)))
 
 
-def find_some(places: Sequence[AnyPath]) -> Found:
+def find_some(places: Sequence[AnyPath], kind: Kind = IMAGES) -> Found:
     """The same as `find_images`; an error if there are no images."""
     if not places:
         raise InputError("no files or folders are given; expected images")
-    found = find_images(places)
+    found = find_images(places, kind)
     if not found.images:
         reasons = "".join(f"; {sentence}" for sentence in found.unreadable)
-        raise InputError(f"there are no images in {', '.join(map(str, places))}{reasons}")
+        raise InputError(f"there are no {kind.name} in {', '.join(map(str, places))}{reasons}")
     return found
 
 
 def is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
+    return IMAGES.includes(path)
+
+
+def holds(place: AnyPath, kind: Kind) -> bool:
+    """Whether a folder and its subfolders hold a file of this kind; of a file, whether it is one."""
+    folder = Path(place)
+    return any(_below(folder, kind.includes, frozenset(), [])) if folder.is_dir() else kind.includes(folder)
 
 
 def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iterator[Path]:

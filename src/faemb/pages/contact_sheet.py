@@ -16,6 +16,7 @@ from PIL import Image as Pillow
 from faemb.collection.results import Answer, Group
 from faemb.errors import FaembError
 from faemb.features import Image, read_image
+from faemb.features.feature_files import picture_of
 from faemb.features.region import Box, checked_box
 from faemb.pages.document import render
 
@@ -89,8 +90,11 @@ class _Pictures:
         path = Path(os.path.abspath(file))
         if path in self._held:
             return self._held[path]
+        shown = picture_of(path)
+        if shown is None:
+            return Picture(path, fault="local features, without an image beside them")
         try:
-            image = read_image(path, LARGEST_THUMBNAIL)
+            image = read_image(shown, LARGEST_THUMBNAIL)
         except FaembError as error:
             return Picture(path, fault=str(error).replace(str(path), path.name))
         width, height = image.size
