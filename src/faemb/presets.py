@@ -136,12 +136,17 @@ LEAST_ROWS = 1.0
 """Number of descriptors per dimension of the embedding, below which a smaller encoder is better."""
 
 
-def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
-    """This encoder of a collection's preset, or the largest smaller one for which there are enough descriptors."""
+def shrunk(encoder: Encoder, descriptors: int, columns: int | None = None) -> Encoder:
+    """This encoder of a collection's preset, or the largest smaller one for which there are enough descriptors.
+
+    `columns` is the length of a descriptor, if known: other tools may have extracted short ones.
+    """
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
     if own not in SMALLER:
         return encoder
-    steps = SMALLER[SMALLER.index(own) :]
+    steps = [(n, d) for n, d in SMALLER[SMALLER.index(own) :] if columns is None or d <= columns]
+    if not steps:
+        raise InputError(f"descriptors have {columns} dimensions; expected {SMALLER[-1][1]} or more")
     enough = [(n, d) for n, d in steps if LEAST_ROWS * n * d * (d + 1) / 2 <= descriptors]
     n_anchors, dimension = (enough or steps[-1:])[0]
     changes: dict[str, Any] = {"embedding__n_anchors": n_anchors, "projection__dimension": dimension}

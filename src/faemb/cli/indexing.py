@@ -1,4 +1,4 @@
-"""Commands that read images or local features into a collection, a model or vectors: index, add, update, fit, encode."""
+"""Commands that make collections, models and vectors of images or local features: index, add, update, fit, encode."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
