@@ -112,9 +112,7 @@ def test_arrays_that_are_no_images(array, fault):
 @pytest.mark.parametrize("source", [None, 3, [[1, 2]], b"a.jpg"])
 def test_other_sources_are_refused(source):
     kind = type(source).__name__
-    with pytest.raises(
-        InputError, match=f"an image is given as {kind}; expected a path, a Pillow image"
-    ):
+    with pytest.raises(InputError, match=f"an image is given as {kind}; expected a path, a Pillow image"):
         as_image(source, None)
 
 
