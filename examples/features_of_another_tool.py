@@ -1,4 +1,7 @@
-"""Read local features that another tool has extracted, and encode them."""
+"""Search local features that another tool has extracted: files of them take the place of images.
+
+From a shell: faemb index features --root-sift --out features.faemb
+"""
 
 import tempfile
 from pathlib import Path
@@ -6,9 +9,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from faemb import Encoder, FastFAemb, Projection, Whitening, read_features
-from faemb.demo import installed_photographs
-from faemb.features import root_sift
+from faemb import Collection, FeatureFiles, new_model
+from faemb.demo import installed_photographs, light
 
 
 def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
@@ -20,15 +22,19 @@ def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
 
 
 def main() -> None:
-    photographs = list(installed_photographs().items())[-10:]
-    with tempfile.TemporaryDirectory() as folder:
-        files = [save_as_another_tool_would(pixels, Path(folder) / f"{name}.npz") for name, pixels in photographs]
-        features = [read_features(file) for file in files]
+    photographs = dict(list(installed_photographs().items())[-10:])
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "features"
+        folder.mkdir()
+        files = [save_as_another_tool_would(pixels, folder / f"{name}.npz") for name, pixels in photographs.items()]
 
-    sets = [root_sift(image.descriptors) for image in features]  # descriptors are read as they are stored
-    encoder = Encoder(FastFAemb(4, unit_residuals=True), projection=Projection(16), whitening=Whitening()).fit(sets)
-    vectors = encoder.encode(sets)
-    print(f"{len(vectors)} images, {sum(map(len, sets))} descriptors, vectors of {encoder.dimension} dimensions")
+        # `root` turns SIFT into RootSIFT; otherwise descriptors are used as they are stored.
+        with Collection.create(Path(place) / "features.faemb", new_model(FeatureFiles.of(files, root=True))) as made:
+            made.add(folder)
+            name, pixels = next(iter(photographs.items()))
+            query = save_as_another_tool_would(light(pixels), Path(place) / "evening.npz")  # the same in evening light
+            best = made.search(query, top=1)[0].hits[0]
+            print(f"{len(made)} images, of which {name} in evening light finds {best.path.stem}")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,14 @@ def tiny_model() -> Model:
     return model.fit([model.extractor.extract(pixels(seed)).descriptors for seed in range(1000, 1008)])
 
 
+def make_features(path: Path, seed: int, *, count: int = 40, dimension: int = 16) -> Path:
+    """A file of local features, as another tool may have extracted them."""
+    rng = np.random.default_rng(seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, keypoints=rng.uniform(0, 50, (count, 2)), descriptors=rng.random((count, dimension)))
+    return path
+
+
 def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
     """The vector of each image that has one, by stored name."""
     slots = {entry.slot: entry.path for entry in collection.entries() if entry.slot is not None}

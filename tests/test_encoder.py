@@ -151,6 +151,8 @@ def test_scikit_learn_agrees_on_what_is_fitted(learning) -> None:
 def test_weights_explain_the_vector(images, learning) -> None:
     encoder = small(power=1).fit(learning)
     result = encoder.explain(images[:3])
+    count = sum(map(len, images[:3]))
+    assert repr(result) == f"Encoded(3 vectors of {encoder.dimension} dimensions, weights of {count} descriptors)"
     assert encoder.projection_ is not None
     assert encoder.whitening_ is not None
     for image, vector, weights in zip(images, result.vectors, result.weights, strict=False):

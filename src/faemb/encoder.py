@@ -46,6 +46,12 @@ class Encoded(NamedTuple):
     ridges: Float[np.ndarray, " B"]
     """Per image the ridge added to the Gram matrix's diagonal; 0 where none was needed."""
 
+    def __repr__(self) -> str:
+        images, dimension = self.vectors.shape
+        return (
+            f"Encoded({images} vectors of {dimension} dimensions, weights of {sum(map(len, self.weights))} descriptors)"
+        )
+
 
 class Encoder(Component):
     """The whole pipeline as one estimator. Learned: `projection_`, `embedding_`, `whitening_`, `rotation_`.

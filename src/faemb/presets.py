@@ -156,15 +156,21 @@ SIZES = (
 which take longer to learn (docs/collection.md)."""
 
 
-def shrunk(encoder: Encoder, descriptors: int) -> Encoder:
+def shrunk(encoder: Encoder, descriptors: int, columns: int | None = None) -> Encoder:
     """This encoder of a collection's preset, or a smaller one if there are few descriptors to learn from.
 
     A smaller one discards no components: the leading components of few images tell these very images apart.
+    `columns` is the length of a descriptor, if known: other tools may have extracted short ones.
     """
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
-    sizes = dropwhile(lambda size: (size.n_anchors, size.dimension) != own, SIZES)
-    chosen = next((size for size in sizes if size.least_descriptors <= descriptors), None)
-    if chosen is None or (chosen.n_anchors, chosen.dimension) == own:
+    sizes = list(dropwhile(lambda size: size[:2] != own, SIZES))
+    if not sizes:
+        return encoder
+    fitting = [size for size in sizes if columns is None or size.dimension <= columns]
+    if not fitting:
+        raise InputError(f"descriptors have {columns} dimensions; expected {SIZES[-1].dimension} or more")
+    chosen = next((size for size in fitting if size.least_descriptors <= descriptors), fitting[-1])
+    if chosen[:2] == own:
         return encoder
     changes: dict[str, Any] = {
         "embedding__n_anchors": chosen.n_anchors,

@@ -419,10 +419,6 @@ class TestExperiment:
             run_experiment(self.experiment(place, table="binary"), tmp_path / "out", tmp_path / "cache")
         assert not list(tmp_path.iterdir())
 
-    def test_names(self, place):
-        assert self.experiment(place, table="sota").name == "holidays-sota"
-        assert self.experiment(place, preset="f-faemb-8", variant="released").name == "holidays-f-faemb-8-released"
-
     @pytest.mark.parametrize(("rotation", "number"), [(False, 75.5), (True, 78.6)])
     def test_a_preset_stands_beside_its_published_number(self, rotation, number):
         (row,) = retrievals(one("f-faemb-16", Choice("holidays"), rotation))

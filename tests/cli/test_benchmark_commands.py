@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Run as Command
-from command_line import commands
+from command_line import assert_mistake, commands
 
 from cnn_networks import cells, saved
 from faemb.benchmark.command import Experiment
@@ -98,22 +98,39 @@ def test_runs_become_a_page(faemb: Command, run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "cannot be read"),
         ("{", "is damaged"),
         ('{"version": 99}', "was made by a newer faemb"),
     ],
-    ids=["missing", "damaged", "newer"],
+    ids=["damaged", "newer"],
 )
 def test_a_bad_run_ends_in_one_sentence_and_no_page(
-    faemb: Command, run: Path, tmp_path: Path, text: str | None, sentence: str
+    faemb: Command, run: Path, tmp_path: Path, text: str, sentence: str
 ) -> None:
     bad = tmp_path / "bad"
     bad.mkdir()
-    if text is not None:
-        (bad / FILE).write_text(text)
+    (bad / FILE).write_text(text)
     ended = faemb("leaderboard", run, bad, "--out", tmp_path / "page.html")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
     assert ended.err.startswith(f"faemb: {bad / FILE} {sentence}")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_what_is_no_run_is_passed_over_in_one_line(faemb: Command, run: Path, tmp_path: Path) -> None:
+    """As with `faemb leaderboard runs/*`."""
+    cache, note, page = tmp_path / "cache", tmp_path / "note.txt", tmp_path / "page.html"
+    cache.mkdir()
+    note.touch()
+    ended = faemb("leaderboard", cache, run, note, "--out", page)
+    assert (ended.code, ended.out) == (0, f"written to {page}\n")
+    assert ended.err == f"faemb: passed over what holds no run.json: {cache}, {note}\n"
+    assert "72.9" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["cache", "nowhere"])
+def test_without_any_run_there_is_no_page(faemb: Command, tmp_path: Path, name: str) -> None:
+    (tmp_path / "cache").mkdir()
+    ended = faemb("leaderboard", tmp_path / name, "--out", tmp_path / "page.html")
+    assert_mistake(ended, rf"there is no .*{name}; give folders that faemb benchmark made")
     assert not (tmp_path / "page.html").exists()
 
 
@@ -154,6 +171,16 @@ def test_a_result_as_json_is_that_of_the_file(faemb: Command, asked: list[Experi
     ended = faemb("benchmark", "set", "--learn", "a", "--table", "sota", "--out", tmp_path / "out", "--json")
     assert (ended.code, ended.err) == (0, "")
     assert json.loads(ended.out) == json.loads((tmp_path / "out" / FILE).read_text())
+
+
+def test_other_options_have_another_folder(
+    faemb: Command, asked: list[Experiment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--seed", 3], ["--max-features", 500], ["--learn", "b"]):
+        assert faemb("benchmark", "set", "--learn", "a", "--table", "sota", *more).code == 0
+    names = {"set-sota-a", "set-sota-a-seed-3", "set-sota-a-max-features-500", "set-sota-a-b"}
+    assert {path.name for path in Path("runs").iterdir()} == names
 
 
 def test_the_table_of_a_network(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:

@@ -57,11 +57,28 @@ class TestSearching:
             image.crop((5, 5, 115, 85)).save(tmp_path / "query.jpg", quality=60)
         assert collection.search(tmp_path / "query.jpg")[0].hits[0].path == photos / "b.png"
 
-    @pytest.mark.parametrize("given", [str, Path, lambda path: pixels(0)])
-    def test_a_query_may_be_given_in_any_way(self, collection, photos, given):
-        (answer,) = collection.search(given(photos / "a.png"), top=1)
+    @pytest.mark.parametrize(
+        ("given", "name"),
+        [
+            (str, "a.png"),
+            (Path, "a.png"),
+            (PIL.Image.open, "a.png"),
+            (lambda path: PIL.Image.fromarray(pixels(0)), "the image"),
+            (lambda path: pixels(0), "the array"),
+        ],
+        ids=["text", "path", "opened", "pillow", "array"],
+    )
+    def test_a_query_may_be_given_in_any_way(self, collection, photos, given, name):
+        query = given(photos / "a.png")
+        (answer,) = collection.search(query, top=1)
         assert_finds(answer.hits, photos / "a.png")
-        assert answer.query in (str(photos / "a.png"), "the array")
+        assert answer.query == (str(photos / name) if name == "a.png" else name)
+        assert len(collection.search([query] * 9, top=1)) == 9
+
+    def test_a_view_prints_as_one_line(self, collection):
+        view = collection.view()
+        folder = str(collection.layout.folder)
+        assert repr(view) == f"View(5 vectors of {view.vectors.shape[1]} dimensions in {folder!r})"
 
     def test_so_many_results_as_asked_for(self, collection, photos):
         for top in (1, 2, 5):
@@ -112,7 +129,7 @@ class TestSearching:
         with pytest.raises(InputError, match=r"gone\.png"):
             collection.search(tmp_path / "gone.png")
         for wrong in (5, None, {"a": 1}):
-            with pytest.raises(InputError, match="expected a path, a NumPy array or an Image"):
+            with pytest.raises(InputError, match="expected a path, a Pillow image, a NumPy array or an Image"):
                 collection.search(wrong)
 
     def test_many_queries_of_which_some_cannot_be_read(self, collection, photos, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from faemb.errors import InputError
-from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.features.local_features import Grids, LocalFeatures, frames_from
 
 
 def make(count: int = 30, size: tuple[int, int] = (100, 80), dimension: int = 8) -> LocalFeatures:
@@ -37,6 +37,17 @@ def test_a_frame_is_a_centre_and_a_matrix_by_rows() -> None:
     assert len(features) == 1
     assert features.centres.tolist() == [[10, 20]]
     assert features.shapes.tolist() == [[[1, 2], [3, 4]]]
+
+
+def test_features_print_as_one_line() -> None:
+    features = make(1000, dimension=128)
+    assert repr(features) == "LocalFeatures(1000 of 128 dimensions, image of 100 x 80 pixels)"
+    unknown = dataclasses.replace(features.select(slice(0)), image_size=(0, 0))
+    assert repr(unknown) == "LocalFeatures(0 of 128 dimensions, image of unknown size)"
+    grids = Grids(np.array([[4, 5], [2, 3]], np.int32), np.zeros((1000, 3), np.int32))
+    assert repr(dataclasses.replace(features, grids=grids)).endswith(
+        "pixels, Grids(1000 cells of maps of 4 x 5, 2 x 3))"
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1, 17])

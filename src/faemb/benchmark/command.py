@@ -1,18 +1,23 @@
 """An experiment as the user sets it up: checked before any long work starts, then run."""
 
+import inspect
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from faemb.benchmark.datasets import Dataset, open_dataset
+from faemb.benchmark.folders import claim
 from faemb.benchmark.rows import Asked, Retrieval
-from faemb.benchmark.run import Run
+from faemb.benchmark.run import Json, Run
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
 from faemb.benchmark.workbench import Workbench
+from faemb.component import Component
 from faemb.errors import InputError
-from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor
+from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor, HessianAffine
 from faemb.pooling import POOLINGS
 from faemb.runtime import Progress
 from faemb.settings import require_choice, require_whole
@@ -43,9 +48,49 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        distractors = [folder.resolve().name for folder in self.distractors]
-        parts = [self.dataset.resolve().name, self.table or self.preset or "", self.variant, self.pooling, *distractors]
+        """Data, table and the options that are not their defaults: holidays-sota-flickr-sum-seed-3."""
+        parts = [
+            *(self.dataset.resolve().name, self.table or self.preset or ""),
+            *(folder.resolve().name for folder in (*self.learning, *self.distractors)),
+            *(self.variant, self.pooling, self.kind),
+            *(word for word in ("rotation", "large") if getattr(self, word)),
+            *(f"{word}-{getattr(self, word)}" for word in ("seed", "seeds") if getattr(self, word) != _default(word)),
+            *_extractor_words(self.extractor),
+        ]
         return "-".join(part for part in parts if part)
+
+    def options(self, device: str) -> dict[str, Json]:
+        """All that tells this experiment from others, with absolute paths."""
+        paths = {
+            name: [str(folder.resolve()) for folder in folders]
+            for name, folders in {
+                "dataset": (self.dataset,),
+                "learning": self.learning,
+                "distractors": self.distractors,
+            }.items()
+        }
+        names = ("table", "preset", "variant", "pooling", "rotation", "large", "kind", "seed", "seeds")
+        extractor = {"extractor": repr(self.extractor), "fingerprint": self.extractor.fingerprint}
+        return {**paths, **{name: getattr(self, name) for name in names}, **extractor, "device": device}
+
+
+def _default(name: str) -> Any:
+    return Experiment.__dataclass_fields__[name].default
+
+
+def _extractor_words(extractor: Extractor) -> Iterator[str]:
+    """The kind of an extractor other than Hessian-affine, and its settings that are not the defaults."""
+    if not isinstance(extractor, HessianAffine):
+        yield type(extractor).__name__
+    for name, value in extractor.get_params(deep=False).items():
+        words = name.replace("_", "-")
+        if isinstance(value, Component) or value == inspect.signature(type(extractor)).parameters[name].default:
+            continue
+        if isinstance(value, bool):
+            yield words if value else f"no-{words}"
+        else:
+            listed = value if isinstance(value, list | tuple) else [value]
+            yield "-".join([words, *(re.sub(r"[^\w.]+", "_", str(each)) for each in listed)])
 
 
 def run_experiment(
@@ -57,7 +102,10 @@ def run_experiment(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Run the experiment; finished rows are stored in `out`, so that an interrupted run can be continued."""
+    """Run the experiment; finished rows are stored in `out`, so that an interrupted run can be continued.
+
+    A folder `out` that holds anything but a run with the same options is refused.
+    """
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")
     dataset = open_dataset(experiment.dataset, experiment.kind)
@@ -83,6 +131,7 @@ def run_experiment(
     settings = {"seeds": ", ".join(str(choice.seed) for choice in choices)}
     if experiment.variant is not None:
         settings["variant"] = experiment.variant
+    claim(out, experiment.options(device))
     return run_table(name, table, asked, bench, out, settings)
 
 

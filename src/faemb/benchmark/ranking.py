@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faemb.benchmark.formatting import distinguishing, is_cost, main_measure
-from faemb.benchmark.run import Row, Run
+from faemb.benchmark.run import FILE, Row, Run
+from faemb.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,20 @@ class Board:
     @property
     def distinguishing(self) -> list[str]:
         return distinguishing([place.row for place in self.places])
+
+
+def runs_among(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Those of these places that hold a run, and the others, such as caches and runs that are not finished.
+
+    An error if a place does not exist, or if none holds a run.
+    """
+    for place in places:
+        if not place.exists():
+            raise InputError(f"there is no file or folder {place}; give folders that faemb benchmark made")
+    runs = [place for place in places if place.name == FILE or (place / FILE).is_file()]
+    if not runs:
+        raise InputError(f"there is no {FILE} in {', '.join(map(str, places))}; give folders that faemb benchmark made")
+    return runs, [place for place in places if place not in runs]
 
 
 def load_sources(places: Iterable[Path]) -> list[Source]:

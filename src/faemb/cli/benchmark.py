@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.console import Live, result, table_text
+from faemb.cli.console import Live, result, table_text, warning
 from faemb.cli.options import (
     PUBLISHED,
     Device,
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from faemb.features import Extractor
 
 TABLE_NAMES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
-CACHE = Path("runs/cache")
+RUNS = Path("runs")
+CACHE = RUNS / "cache"
 SHOWN = 5
 """Number of missing names that are printed; --json prints all of them."""
 
@@ -60,7 +61,10 @@ def benchmark(
     kind: Annotated[
         str | None, value("NAME", "Kind of benchmark in DATASET; recognised by its files if not given.")
     ] = None,
-    out: Annotated[Path | None, value("FOLDER", "Folder for the results; runs/DATASET-TABLE if not given.")] = None,
+    out: Annotated[
+        Path | None,
+        value("FOLDER", "Folder for the results; if not given, one in runs that is named after these options."),
+    ] = None,
     cache: Annotated[Path, value("FOLDER", "Folder for features and vectors, which later runs use again.")] = CACHE,
     seed: Annotated[int, value("N", "Random seed.")] = 0,
     seeds: Annotated[
@@ -78,6 +82,7 @@ def benchmark(
     Example: faemb benchmark data/holidays --learn data/flickr --table embeddings
     """
     from faemb.benchmark.command import Experiment, run_experiment
+    from faemb.benchmark.folders import folder_for
     from faemb.pages.report import write_run
 
     experiment = Experiment(
@@ -95,7 +100,7 @@ def benchmark(
         distractors=tuple(distractors or ()),
         extractor=_extractor(table, options),
     )
-    folder = out or Path("runs") / experiment.name
+    folder = out or folder_for(experiment.options(device), experiment.name, RUNS)
     with Live(output.quiet) as progress:
         run = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
     written = write_run(run, folder)
@@ -143,7 +148,7 @@ def datasets(
 
 
 def leaderboard(
-    runs: Annotated[list[Path], argument("RUN", "Folders with a run.json.")],
+    runs: Annotated[list[Path], argument("RUN", "Folders with a run.json; others are passed over.")],
     out: Annotated[Path, value("FILE", "HTML page to write, complete in one file.")],
     title: Annotated[str | None, value("TEXT", "Heading of the page.")] = None,
     overwrite: Overwrite = False,
@@ -152,13 +157,17 @@ def leaderboard(
 ) -> None:
     """Write the results of several runs as one HTML page, best first, grouped by dataset and checksum.
 
-    Example: faemb leaderboard runs/sota runs/binary --out leaderboard.html
+    Example: faemb leaderboard runs/* --out leaderboard.html
     """
+    from faemb.benchmark.ranking import runs_among
     from faemb.pages.document import require_page, save_page
     from faemb.pages.leaderboard import leaderboard as page
 
     require_page(out, overwrite=overwrite)
-    save_page(out, page(runs) if title is None else page(runs, title=title), overwrite=overwrite)
+    found, others = runs_among(runs)
+    if others:
+        warning(f"passed over what holds no run.json: {', '.join(map(str, others))}")
+    save_page(out, page(found) if title is None else page(found, title=title), overwrite=overwrite)
     if not quiet:
         result(f"written to {out}")
     if show:

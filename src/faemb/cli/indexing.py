@@ -1,4 +1,4 @@
-"""Commands that read images into a collection, a model or a file of vectors: index, add, update, fit, encode."""
+"""Commands that make collections, models and vectors of images or local features: index, add, update, fit, encode."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from faemb.cli.options import (
     INDEXES,
     Device,
     Exclude,
-    Images,
+    ImagesOrFeatures,
     InCollection,
     Jobs,
     ModelOptions,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def index(
-    images: Images,
+    images: ImagesOrFeatures,
     out: Annotated[Path, value("COLLECTION", "Folder for the collection.")],
     *,
     model: Annotated[
@@ -56,11 +56,13 @@ def index(
     """
     from faemb.collection import Collection, Model, images_in
     from faemb.errors import InputError
+    from faemb.features.feature_files import kind_of
 
     if model is not None and options.given:
         raise InputError(f"{', '.join(options.given)} cannot be combined with --model; leave out one or the other")
-    sources = images_in(images, exclude or ())
-    chosen = Model.load(model, device=device) if model is not None else options.model(device)
+    learned = Model.load(model, device=device) if model is not None else None
+    sources = images_in(images, exclude or (), None if learned is None else kind_of(learned.extractor))
+    chosen = learned or options.model(device, sources)
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
         if collection.migrated is not None:
             warning(collection.migrated)
@@ -69,7 +71,7 @@ def index(
 
 def add(
     collection: InCollection,
-    images: Images,
+    images: ImagesOrFeatures,
     *,
     exclude: Exclude = None,
     device: Device = "cpu",
@@ -84,9 +86,11 @@ def add(
     Example: faemb add photos.faemb more-photos
     """
     from faemb.collection import images_in
+    from faemb.features.feature_files import kind_of
 
     with opened(collection, device=device) as photos:
-        _change(photos, partial(photos.add, images_in(images, exclude or ()), jobs=jobs), output)
+        sources = images_in(images, exclude or (), kind_of(photos.model.extractor))
+        _change(photos, partial(photos.add, sources, jobs=jobs), output)
 
 
 def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
@@ -99,7 +103,7 @@ def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = Non
 
 
 def fit(
-    images: Images,
+    images: ImagesOrFeatures,
     out: Annotated[Path, value("FILE", "File for the model.")],
     *,
     options: ModelOptions,
@@ -118,8 +122,9 @@ def fit(
     from faemb.runtime.storage import require_output
 
     require_output(out, is_model, overwrite=overwrite)
+    sources = images_in(images, exclude or ())
     with Live(output.quiet) as progress:
-        model, report = fit_model(images_in(images, exclude or ()), options.model(device), jobs=jobs, progress=progress)
+        model, report = fit_model(sources, options.model(device, sources), jobs=jobs, progress=progress)
     model.save(out, overwrite=overwrite)
     report_failed(report.failed)
     seen = counted(report.added - len(report.without_features))
@@ -130,7 +135,7 @@ def fit(
 
 
 def encode(
-    images: Images,
+    images: ImagesOrFeatures,
     model: Annotated[Path, value("FILE", "Model made by `faemb fit`.")],
     out: Annotated[Path, value("FILE", "File for vectors and paths: .npz.")],
     *,
@@ -146,9 +151,11 @@ def encode(
     """
     from faemb.collection import Model, encode_images, images_in
     from faemb.collection.export import require_export
+    from faemb.features.feature_files import kind_of
 
     require_export(out, "npz", overwrite=overwrite)
-    sources, learned = images_in(images, exclude or ()), Model.load(model, device=device)
+    learned = Model.load(model, device=device)
+    sources = images_in(images, exclude or (), kind_of(learned.extractor))
     with Live(output.quiet) as progress:
         report = encode_images(sources, learned, out, overwrite=overwrite, jobs=jobs, progress=progress)
     _warn(report, "so it has no vector")

@@ -23,6 +23,7 @@ FAILED, PARTLY = 1, 3
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Model
+    from faemb.collection.sources import Sources
     from faemb.errors import Fault
     from faemb.features import Extractor
 
@@ -42,6 +43,14 @@ def flag(text: str, *names: str) -> OptionInfo:
 
 
 Images = Annotated[list[Path], argument("IMAGES", "Image files, and folders, which are searched recursively.")]
+ImagesOrFeatures = Annotated[
+    list[Path],
+    argument(
+        "IMAGES",
+        "Image files, and folders, which are searched recursively; or files of local features in their place: "
+        ".npz, .siftgeo, .sift, .fvecs or .bvecs.",
+    ),
+]
 InCollection = Annotated[Path, argument("COLLECTION", "Folder of the collection.")]
 Jobs = Annotated[int | None, value("N", "Number of worker processes; one per core if not given.")]
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
@@ -161,6 +170,9 @@ class ModelOptions(ExtractorOptions):
         value("NAME", f"Encoder: small (if not given), medium or best, or a published method: {PUBLISHED}."),
     ] = None
     variant: Variant = None
+    root_sift: Annotated[
+        bool, flag("If IMAGES are files of SIFT features: turn the descriptors into RootSIFT.", "--root-sift")
+    ] = False
 
     def extractor(self) -> "Extractor":
         from faemb.collection.model import FEATURES
@@ -168,10 +180,30 @@ class ModelOptions(ExtractorOptions):
         limit = FEATURES if self.max_features is None and self._detector == "hessian-affine" else self.max_features
         return self._extractor(limit or None)
 
-    def model(self, device: str) -> "Model":
+    def model(self, device: str, sources: "Sources") -> "Model":
+        """A model that is not fitted yet, for the images or files of local features in `sources`."""
         from faemb.collection import new_model
+        from faemb.features.feature_files import FEATURES
 
-        return new_model(self.extractor(), self.preset or "small", self.variant).to(device)
+        extractor = self._feature_files(sources) if sources.kind is FEATURES else self._of_images()
+        return new_model(extractor, self.preset or "small", self.variant).to(device)
+
+    def _of_images(self) -> "Extractor":
+        self._refuse(("root_sift",), "images; it is for files of SIFT features")
+        return self.extractor()
+
+    def _feature_files(self, sources: "Sources") -> "Extractor":
+        from faemb.features import FeatureFiles
+
+        self._refuse(("detector", "network", "rotation_invariant", "max_side"), "files of local features; leave it out")
+        return FeatureFiles.of(sources.found.images, max_features=self.max_features or None, root=self.root_sift)
+
+    def _refuse(self, names: tuple[str, ...], reason: str) -> None:
+        from faemb.errors import InputError
+
+        for name in names:
+            if f"--{name.replace('_', '-')}" in self.given:
+                raise InputError(f"--{name.replace('_', '-')} cannot be used with {reason}")
 
     @property
     def given(self) -> list[str]:

@@ -34,7 +34,8 @@ from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, Fault, FormatError, InputError
 from faemb.features import LocalFeatures
-from faemb.features.folders import Found, by_suffix, find_images, merged
+from faemb.features.feature_files import kind_of
+from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
 from faemb.runtime.storage import AnyPath, make_folder
@@ -147,7 +148,7 @@ class Collection:
 
         `images_in(images, exclude)` leaves files out, here and in every `update`.
         """
-        sources = images_in(images)
+        sources = images_in(images, kind=self._kind)
         with self._changing(progress) as writer:
             with self._catalogue.change():
                 for folder in sources.folders:
@@ -157,7 +158,7 @@ class Collection:
 
     def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
-        start, found = time.monotonic(), images_in(images).found
+        start, found = time.monotonic(), images_in(images, kind=self._kind).found
         report = _report_on(found)
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model, jobs, report)
@@ -175,7 +176,8 @@ class Collection:
                 f"or give its new place with: faemb relocate {typed(self.layout.folder)} {typed(missing[0])} "
                 f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
             )
-        found = merged(find_images([folder], patterns) for folder, patterns in self._excluded().items())
+        kind = self._kind
+        found = merged(find_images([folder], patterns, kind) for folder, patterns in self._excluded().items())
         with self._changing(progress) as writer:
             report = self._added(writer, found, jobs)
             if not found.unreadable:  # else an image that was not found may still exist
@@ -250,7 +252,7 @@ class Collection:
         box: Sequence[float] | None = None,
         index: str | None = None,
     ) -> list[Answer]:
-        """The most similar images to each query: a path, an array, or a list of them.
+        """The most similar images to each query: a path, a Pillow image, an array, or a list of them.
 
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
         this similarity are returned.
@@ -345,6 +347,11 @@ class Collection:
             paths = self._reader.paths(view)
         export_vectors(view, paths, self._folders(), Path(out), form, overwrite=overwrite)
         return len(paths)
+
+    @property
+    def _kind(self) -> Kind:
+        """What its images are read from."""
+        return kind_of(self.model.extractor)
 
     def _folders(self) -> list[Path]:
         return [self.layout.path_of(name) for name in self._catalogue.folders()]

@@ -20,8 +20,9 @@ from faemb.collection.slots import write_at
 from faemb.collection.stored import vector_file
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.collection.writing import Report, Writer, explained
-from faemb.errors import FormatError, InputError, about
-from faemb.features import Extractor
+from faemb.errors import FaembError, FormatError, InputError, about
+from faemb.features import Extractor, LocalFeatures
+from faemb.features.feature_files import FEATURES, kind_of
 from faemb.features.image import as_image
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import spread
@@ -39,10 +40,11 @@ class Known(NamedTuple):
 
 
 class Described(NamedTuple):
-    """An image as a worker has read it; without a thumbnail and features if the collection has its content."""
+    """An image as a worker has read it; `packed` is empty if the collection has its content."""
 
     hash: str
     seen: Seen
+    size: tuple[int, int] = (0, 0)
     thumbnail: Thumbnail | None = None
     features: int = 0
     packed: bytes = b""
@@ -61,9 +63,16 @@ class Describe:
         current = content_hash(file.path)
         if not file.again and (current == file.hash or current in self.known):
             return Described(current, seen)
-        image = as_image(file.path, self.extractor.max_side)
-        features = self.extractor.extract(image)
-        return Described(current, seen, make_thumbnail(image), len(features), pack(features))
+        features, thumbnail = self._read(file.path)
+        return Described(current, seen, features.image_size, thumbnail, len(features), pack(features))
+
+    def _read(self, path: Path) -> tuple[LocalFeatures, Thumbnail | None]:
+        if kind_of(self.extractor) is FEATURES:
+            with suppress(FaembError):  # there may be no image beside the features
+                return self.extractor.extract(path), make_thumbnail(path)
+            return self.extractor.extract(path), None
+        image = as_image(path, self.extractor.max_side)
+        return self.extractor.extract(image), make_thumbnail(image)
 
 
 class Addition(NamedTuple):
@@ -209,21 +218,21 @@ class _Buffer:
         self._held, self._since = [], time.monotonic()
 
     def _twin(self, file: Known, described: Described) -> Twin | None:
-        is_known = described.thumbnail is None and described.hash != file.hash
+        is_known = not described.packed and described.hash != file.hash
         return self._copies.take(described.hash) if is_known else None
 
     def _addition(self, file: Known, described: Described, twin: Twin | None) -> Addition | None:
         """The image to be added for a file, if there is one; what needs no other data is recorded at once."""
         name = self._writer.layout.name_of(file.path)
         changed = file.hash is not None
-        if described.thumbnail is not None:
-            row = _row(name, described, described.thumbnail, described.features)
+        if described.packed:
+            row = _row(name, described, described.size, described.features)
             return Addition(row, changed, described.packed)
         if described.hash == file.hash:
             self._writer.catalogue.set_seen(name, described.seen)
             self._report.unchanged += 1
         elif twin is not None and not twin.moved:
-            row = _row(name, described, twin.entry, twin.entry.features)
+            row = _row(name, described, (twin.entry.width, twin.entry.height), twin.entry.features)
             return Addition(row, changed, twin.packed, twin.vector)
         elif twin is None or not self._move(twin.entry, name, described.seen):
             self.lost.append(file._replace(again=True))
@@ -269,13 +278,14 @@ class _Buffer:
         self._report.failed.append(sentence)
 
 
-def _row(name: str, described: Described, image: Thumbnail | Entry, features: int) -> dict[str, str | int]:
-    """An image's row in the catalogue; `image` gives its width and height."""
+def _row(name: str, described: Described, size: tuple[int, int], features: int) -> dict[str, str | int]:
+    """An image's row in the catalogue, without the places of its data."""
+    width, height = size
     return {
         "path": name,
         "hash": described.hash,
         **asdict(described.seen),
-        "width": image.width,
-        "height": image.height,
+        "width": width,
+        "height": height,
         "features": features,
     }

@@ -117,7 +117,8 @@ def _limit(images: int) -> int:
 def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progress: Progress | None) -> Encoder:
     """A fitted copy of the encoder, made smaller where there are few descriptors."""
     count = sum(map(len, sample))
-    chosen = shrunk(encoder.clone(), count)
+    columns = max((descriptors.shape[1] for descriptors in sample if len(descriptors)), default=None)
+    chosen = shrunk(encoder.clone(), count, columns)
     if sum(map(bool, map(len, sample))) == 1 and chosen.whitening is not None:
         chosen.whitening.centre = False  # the only image minus the mean of its own descriptors would be zero
     try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from faemb.collection.packing import rounded
 from faemb.errors import FaembError
 from faemb.features import Extractor, LocalFeatures
+from faemb.features.feature_files import features_of_query
 from faemb.features.image import ImageLike
 from faemb.runtime.parallel import spread
 
@@ -21,7 +22,7 @@ class DescribeQuery:
     box: tuple[float, ...] | None
 
     def __call__(self, query: tuple[int, ImageLike]) -> LocalFeatures:
-        features = rounded(self.extractor.extract(query[1]))
+        features = rounded(features_of_query(self.extractor, query[1]))
         return features if self.box is None else features.inside(self.box)
 
 

@@ -41,6 +41,9 @@ class View:
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
     """Opened indexes, by kind."""
 
+    def __repr__(self) -> str:
+        return f"View({len(self.slots)} vectors of {self.vectors.shape[1]} dimensions in {str(self.layout.folder)!r})"
+
     @classmethod
     def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
         with catalogue.snapshot():

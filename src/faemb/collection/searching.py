@@ -1,6 +1,5 @@
 """Search: the images most similar to a query, and groups of images that show the same object or scene."""
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
 from faemb.errors import Fault, about
 from faemb.features import LocalFeatures
-from faemb.features.image import ImageLike
+from faemb.features.image import ImageLike, name_of
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_number, require_whole
@@ -41,9 +40,9 @@ class Searcher:
             if isinstance(outcome, LocalFeatures):
                 found[number] = outcome
             else:
-                faults.append(about(_name_of(queries[number]), outcome))
+                faults.append(about(name_of(queries[number]), outcome))
         numbers = sorted(found)
-        names = [_name_of(queries[number]) for number in numbers]
+        names = [name_of(queries[number]) for number in numbers]
         features = [found[number] for number in numbers]
         return self.features(features, names, top=top, threshold=threshold, index=index), faults
 
@@ -118,7 +117,3 @@ class Searcher:
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))
-
-
-def _name_of(query: ImageLike) -> str:
-    return os.fspath(query) if isinstance(query, str | os.PathLike) else "the array"

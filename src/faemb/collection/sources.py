@@ -1,11 +1,13 @@
-"""Folders and files from which images are read."""
+"""Folders and files from which images are read, or local features that were extracted before."""
 
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.features.folders import Found, find_some
+from faemb.errors import InputError
+from faemb.features.feature_files import FEATURES, require_one_image
+from faemb.features.folders import IMAGES, Found, Kind, find_some, holds
 from faemb.runtime.storage import AnyPath
 
 
@@ -16,23 +18,68 @@ class Sources(NamedTuple):
     found: Found
     exclude: tuple[str, ...] = ()
     """Shell patterns of what was left out of the folders."""
+    kind: Kind = IMAGES
+    """What was found: images, or files of local features."""
 
 
 Images = AnyPath | Iterable[AnyPath] | Sources
 """An image file or a folder, several of them, or the result of `images_in`."""
 
 
-def images_in(images: Images, exclude: Sequence[str] = ()) -> Sources:
-    """The images of files and folders; an error if there are none.
+def images_in(images: Images, exclude: Sequence[str] = (), kind: Kind | None = None) -> Sources:
+    """The images of files and folders, or the files of local features; an error if there are none.
 
     `exclude` are shell patterns of names, and of paths in the folders, that are left out. A collection remembers them
-    with the folders.
+    with the folders. With `kind`, only files of this kind are taken, and others are refused. Otherwise it is
+    recognised: folders without any image are searched for features.
     """
     if isinstance(images, Sources):
+        if kind not in (None, images.kind):
+            raise InputError(_unfit(images.found.images[0], images.kind))
         return images
     places = as_list(images)
-    found = find_some(places, exclude)
-    return Sources([place for place in map(Path, places) if place.is_dir()], found, tuple(exclude))
+    chosen = kind or _kind_in(places)
+    _require_kind(places, chosen)
+    found = find_some(places, exclude, chosen)
+    return Sources([place for place in map(Path, places) if place.is_dir()], found, tuple(exclude), chosen)
+
+
+def _kind_in(places: Sequence[AnyPath]) -> Kind:
+    files, folders = _divided(places)
+    stored = [file for file in files if FEATURES.includes(file)]
+    if stored and len(stored) < len(files):
+        other = next(file for file in files if file not in stored)
+        raise InputError(f"{stored[0]} holds local features and {other} does not; give images or features, not both")
+    if stored or (not files and not any(holds(folder, IMAGES) for folder in folders)):
+        return FEATURES if stored or any(holds(folder, FEATURES) for folder in folders) else IMAGES
+    return IMAGES
+
+
+def _require_kind(places: Sequence[AnyPath], kind: Kind) -> None:
+    """Refuse given files of the other kind, and folders of nothing else."""
+    files, folders = _divided(places)
+    other = IMAGES if kind is FEATURES else FEATURES
+    for file in files:
+        require_one_image(file)
+        if FEATURES.includes(file) is not (kind is FEATURES):  # images are recognised by content, whatever their suffix
+            raise InputError(_unfit(file, other))
+    for folder in folders:
+        if not holds(folder, kind) and holds(folder, other):
+            raise InputError(_unfit(folder, other))
+
+
+def _unfit(place: Path, kind: Kind) -> str:
+    """The sentence on a place with files of this kind, where the other is expected."""
+    if kind is FEATURES:
+        return f"{place} holds local features where images are expected; a model takes either images or features"
+    known = ", ".join(sorted(FEATURES.suffixes))
+    return f"{place} is given where local features ({known}) are expected; a model takes either images or features"
+
+
+def _divided(places: Sequence[AnyPath]) -> tuple[list[Path], list[Path]]:
+    """Files, and folders; what does not exist is neither."""
+    paths = list(map(Path, places))
+    return [path for path in paths if path.is_file()], [path for path in paths if path.is_dir()]
 
 
 def as_list(places: AnyPath | Iterable[AnyPath]) -> list[AnyPath]:

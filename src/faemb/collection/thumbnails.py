@@ -5,6 +5,7 @@ thumbnail belongs to a content and not to a name, so that it stays valid when a 
 """
 
 import io
+import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,8 @@ import numpy as np
 from PIL import Image as Pillow
 
 from faemb.collection.database import connected, explained, opened
-from faemb.errors import FaembError, FormatError
+from faemb.errors import FaembError, FormatError, InputError
+from faemb.features.feature_files import picture_of
 from faemb.features.image import ImageLike, as_image
 
 LARGEST_THUMBNAIL = 240
@@ -48,7 +50,12 @@ class Thumbnail:
 
 
 def make_thumbnail(image: ImageLike) -> Thumbnail:
-    """The thumbnail of an image file, or of an image that has been read already."""
+    """The thumbnail of an image file, of an image that has been read already, or of the image beside a feature file."""
+    if isinstance(image, str | os.PathLike):
+        shown = picture_of(Path(image))
+        if shown is None:
+            raise InputError(f"{image} holds local features, and no image is beside it")
+        image = shown
     small = as_image(image, LARGEST_THUMBNAIL)
     stream = io.BytesIO()
     pixels = np.rint(small.pixels).astype(np.uint8)

@@ -28,7 +28,7 @@ class Extractor(Component, ABC):
         require_max_side(self.max_side)
 
     def extract(self, image: ImageLike) -> LocalFeatures:
-        """The features of an image file or array; frames are in pixels of the original image."""
+        """The features of an image file, a Pillow image or an array; frames are in pixels of the original image."""
         self.check_settings()
         reduced = as_image(image, self.max_side)
         features = self.describe(reduced)

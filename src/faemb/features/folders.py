@@ -32,6 +32,19 @@ SYSTEM = frozenset(
 """Lower-case names of files and folders that systems and network drives make for themselves: never photographs."""
 
 
+class Kind(NamedTuple):
+    """A kind of files, recognised by suffix."""
+
+    name: str
+    suffixes: frozenset[str]
+
+    def includes(self, path: Path) -> bool:
+        return path.suffix.lower() in self.suffixes
+
+
+IMAGES = Kind("images", SUFFIXES)
+
+
 class Found(NamedTuple):
     images: list[Path]
     unreadable: list[Fault]
@@ -40,15 +53,15 @@ class Found(NamedTuple):
     """Files in the folders that are of other kinds."""
 
 
-def find_images(places: Iterable[AnyPath], exclude: Sequence[str] = ()) -> Found:
-    """Every given file, and every image in the given folders and their subfolders, each once.
+def find_images(places: Iterable[AnyPath], exclude: Sequence[str] = (), kind: Kind = IMAGES) -> Found:
+    """Every given file, and every image in the given folders and their subfolders, each once; or files of another kind.
 
     Images in folders are recognised by suffix and sorted by name. Hidden files and folders, those that systems make for
     themselves, and collections are skipped; links are followed, except to a folder that contains them. `exclude` are
     shell patterns: files and folders are left out if their name, or their path in the given folder, matches one.
     """
     patterns = [posixpath.normpath(pattern) for pattern in exclude]  # "./trip/" is meant as "trip"
-    return merged(_found_in(place, patterns) for place in map(Path, places))
+    return merged(_found_in(place, patterns, kind) for place in map(Path, places))
 
 
 def merged(parts: Iterable[Found]) -> Found:
@@ -65,19 +78,25 @@ def merged(parts: Iterable[Found]) -> Found:
     return Found(list(images.values()), list(dict.fromkeys(unreadable)), list(others.values()))
 
 
-def find_some(places: Sequence[AnyPath], exclude: Sequence[str] = ()) -> Found:
+def find_some(places: Sequence[AnyPath], exclude: Sequence[str] = (), kind: Kind = IMAGES) -> Found:
     """The same as `find_images`; an error if there are no images."""
     if not places:
         raise InputError("no files or folders are given; expected images")
-    found = find_images(places, exclude)
+    found = find_images(places, exclude, kind)
     if not found.images:
         reasons = [*found.unreadable, *passed_over_sentences(by_suffix(found.others))]
-        raise InputError("; ".join([f"there are no images in {', '.join(map(str, places))}", *reasons]))
+        raise InputError("; ".join([f"there are no {kind.name} in {', '.join(map(str, places))}", *reasons]))
     return found
 
 
 def is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
+    return IMAGES.includes(path)
+
+
+def holds(place: AnyPath, kind: Kind) -> bool:
+    """Whether a folder and its subfolders hold a file of this kind; of a file, whether it is one."""
+    folder = Path(place)
+    return any(_Search(kind.includes).below(folder)) if folder.is_dir() else kind.includes(folder)
 
 
 def by_suffix(files: Iterable[Path]) -> dict[str, int]:
@@ -125,10 +144,10 @@ def common_folder(places: Iterable[AnyPath]) -> Path:
         raise InputError("the images lie on several drives; give those of one drive at a time") from None
 
 
-def _found_in(place: Path, exclude: Sequence[str]) -> Found:
+def _found_in(place: Path, exclude: Sequence[str], kind: Kind) -> Found:
     if place.is_dir():
         others: list[Path] = []
-        search = _Search(is_image, exclude, others=others.append)
+        search = _Search(kind.includes, exclude, others=others.append if kind is IMAGES else _ignore)
         return Found(list(search.below(place)), search.unreadable, others)
     if place.is_file():
         return Found([] if _matches(place.name, str(place), exclude) else [place], [], [])

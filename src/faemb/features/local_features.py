@@ -27,6 +27,10 @@ class Grids:
     cells: Int[np.ndarray, "N 3"]
     """For each feature the index of its map, and its row and column there."""
 
+    def __repr__(self) -> str:
+        maps = ", ".join(f"{rows} x {columns}" for rows, columns in self.sizes.tolist())
+        return f"Grids({len(self.cells)} cells of maps of {maps})"
+
     def select(self, rows: np.ndarray | slice) -> "Grids":
         return replace(self, cells=self.cells[rows])
 
@@ -53,6 +57,13 @@ class LocalFeatures:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def __repr__(self) -> str:
+        """One line, however many features there are."""
+        width, height = self.image_size
+        image = f"image of {width} x {height} pixels" if any(self.image_size) else "image of unknown size"
+        cells = "" if self.grids is None else f", {self.grids!r}"
+        return f"LocalFeatures({len(self)} of {self.descriptors.shape[1]} dimensions, {image}{cells})"
 
     @property
     def centres(self) -> Float[np.ndarray, "N 2"]:

@@ -19,8 +19,8 @@ from faemb.pages.document import render
 MakeThumbnail = Callable[[Path], Thumbnail]
 """Gives the thumbnail of an image, or raises a FaembError that says why there is none."""
 
-_NOT_FILES = ("", "the array")
-"""Names of queries that were given as an array or as features."""
+_NOT_FILES = ("", "the array", "the image")
+"""Names of queries that were given as pixels or as features."""
 
 
 @dataclass(frozen=True)

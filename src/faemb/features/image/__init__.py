@@ -1,5 +1,13 @@
-"""Images as the extractors take them: from files, with limits on their size, or from arrays."""
+"""Images as the extractors take them: from files, Pillow or arrays, with limits on their size."""
 
-from faemb.features.image.image import DEFAULT_MAX_SIDE, Image, ImageLike, as_image, read_image, require_max_side
+from faemb.features.image.image import (
+    DEFAULT_MAX_SIDE,
+    Image,
+    ImageLike,
+    as_image,
+    name_of,
+    read_image,
+    require_max_side,
+)
 
-__all__ = ["DEFAULT_MAX_SIDE", "Image", "ImageLike", "as_image", "read_image", "require_max_side"]
+__all__ = ["DEFAULT_MAX_SIDE", "Image", "ImageLike", "as_image", "name_of", "read_image", "require_max_side"]

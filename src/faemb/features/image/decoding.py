@@ -1,4 +1,4 @@
-"""Decoding of image files to levels with Pillow: size limits, EXIF orientation, and every fault as one InputError.
+"""Decoding of image files and Pillow images to levels: size limits, EXIF orientation, every fault as one InputError.
 
 The size is checked in the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth of
 its size where that is still at least the reduced size. By Pillow's mode:
@@ -20,7 +20,6 @@ from typing import BinaryIO
 import numpy as np
 import PIL.Image
 from PIL.ExifTags import Base as Tag
-from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 
 from faemb.errors import FaembError, InputError, reason
@@ -48,11 +47,42 @@ def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]
     return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
 
 
+def levels_of(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
+    """The same of an image that Pillow holds; it is not changed, except that Pillow reads its pixels."""
+    try:
+        with silence():
+            pixels, size, _ = turned(read_again(image), max_side, name)
+            orientation = orientation_of(image)
+    except (FaembError, MemoryError):
+        raise
+    except Exception as error:  # as on files: a closed or truncated one, a mode that Pillow cannot convert
+        raise InputError(
+            f"{name} has pixels that cannot be read: {reason(error)}; open it again, or convert it to RGB"
+        ) from error
+    return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
+
+
+def read_again(image: PIL.Image.Image) -> PIL.Image.Image:
+    """A JPEG whose pixels were not read yet, opened once more: to be decoded at a fraction, as a file is.
+
+    Decoded at its full size and then reduced it would have slightly other pixels.
+    """
+    if not isinstance(image, JpegImageFile) or not image.tile or image.fp is None or image.tell():
+        return image
+    image.fp.seek(0)
+    again = JpegImageFile(image.fp)
+    return again if (again.size, again.mode) == (image.size, image.mode) else image  # the caller asked for a fraction
+
+
 def decoded(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
     """Levels and size as stored in the file, and its orientation; Pillow's copy is freed on return."""
     head = stream.read(256)
     stream.seek(0)
-    image = decoder_for(head, name)(stream)  # reads the header only
+    return turned(decoder_for(head, name)(stream), max_side, name)  # a decoder reads the header only
+
+
+def turned(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
+    """Levels and size as they are stored, and the orientation in which they are to be shown."""
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name)
     return pixels, size, orientation_of(image)
@@ -94,6 +124,8 @@ def faults(name: str) -> Iterator[None]:
 
 def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> None:
     width, height = size
+    if not width * height:
+        raise InputError(f"{name} is {width} x {height} pixels; expected an image that is not empty")
     if width * height > MAX_PIXELS:
         raise InputError(
             f"{name} is {width} x {height} pixels; expected at most {MAX_PIXELS:,} in all: save a smaller copy of it"
@@ -101,10 +133,10 @@ def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> N
     require_addressable(size, max_side, name)
 
 
-def loaded(image: ImageFile, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
+def loaded(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
     """Levels, reduced to `max_side`, and the size before that."""
     size, box = image.size, None
-    if isinstance(image, JpegImageFile):
+    if isinstance(image, JpegImageFile) and image.tile:  # no tiles: its pixels were read before
         drafted = image.draft(None, reduced_size(size, max_side))
         box = drafted[1] if drafted else None
     image.load()

@@ -1,8 +1,8 @@
-"""An image as the extractors take it: read from a file or an array, upright, levels 0..255, reduced in size.
+"""An image as the extractors take it: from a file, Pillow or an array; upright, levels 0..255, reduced in size.
 
-A file is read as a viewer shows it: its first image, EXIF orientation applied, transparency over white, palettes and
-colour spaces converted to RGB. ICC profiles are ignored. Files are decoded in `decoding`; arrays and other number
-types are converted in `levels`.
+A file or a Pillow image is read as a viewer shows it: its first image, EXIF orientation applied, transparency over
+white, palettes and colour spaces converted to RGB. ICC profiles are ignored. Both are decoded in `decoding`; arrays and
+other number types are converted in `levels`.
 """
 
 import os
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
+import PIL.Image
 from jaxtyping import Float32
 
 from faemb.errors import InputError
-from faemb.features.image.decoding import decode
+from faemb.features.image.decoding import decode, levels_of
 from faemb.features.image.levels import MOST_SIDE, Levels, levels_from, reduced, reduced_size, require_addressable
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
@@ -32,7 +33,11 @@ class Image:
     size: tuple[int, int]
     """Width and height of the original image as a viewer shows it, before any reduction."""
     name: str
-    """The file's path, or "the array"; used in messages."""
+    """The file's path, "the image" or "the array"; used in messages."""
+
+    def __repr__(self) -> str:
+        (height, width), (original_width, original_height) = self.pixels.shape[:2], self.size
+        return f"Image({self.name!r}, {original_width} x {original_height} pixels, read as {width} x {height})"
 
     def grey(self) -> Float32[np.ndarray, "H W"]:
         """0.299 R + 0.587 G + 0.114 B, from 0 to 255, rounded to whole numbers if the pixels are uint8."""
@@ -45,7 +50,7 @@ class Image:
 
 
 if TYPE_CHECKING:
-    ImageLike = AnyPath | np.ndarray | Image
+    ImageLike = AnyPath | PIL.Image.Image | np.ndarray | Image
 else:
     ImageLike = Any  # tests check types at run time; other sources must reach the error message in as_image
 
@@ -59,17 +64,29 @@ def read_image(path: AnyPath, max_side: int | None = DEFAULT_MAX_SIDE) -> Image:
 
 
 def as_image(source: ImageLike, max_side: int | None) -> Image:
-    """Read a file, or take an array or an Image as it is; reduced if a side is longer than `max_side`."""
+    """Read a file or a Pillow image, or take an array or an Image; reduced if a side is longer than `max_side`."""
     require_max_side(max_side)
     if isinstance(source, Image):
         return at_most(source, max_side)
     if isinstance(source, np.ndarray):
-        pixels = levels_from(np.asarray(source), "the array")
-        return at_most(Image(pixels, (pixels.shape[1], pixels.shape[0]), "the array"), max_side)
+        pixels = levels_from(np.asarray(source), name_of(source))
+        return at_most(Image(pixels, (pixels.shape[1], pixels.shape[0]), name_of(source)), max_side)
+    if isinstance(source, PIL.Image.Image):
+        return Image(*levels_of(source, max_side, name_of(source)), name_of(source))
     if not isinstance(source, str | os.PathLike) or not isinstance(os.fspath(source), str):
-        raise InputError(f"an image is given as {type(source).__name__}; expected a path, a NumPy array or an Image")
-    pixels, size = decode(source, max_side)
-    return Image(pixels, size, os.fspath(source))
+        raise InputError(
+            f"an image is given as {type(source).__name__}; expected a path, a Pillow image, a NumPy array or an Image"
+        )
+    return Image(*decode(source, max_side), name_of(source))
+
+
+def name_of(source: ImageLike) -> str:
+    """The path of an image file, also of one that Pillow has opened; else what it is, for messages."""
+    if isinstance(source, Image):
+        return source.name
+    if isinstance(source, PIL.Image.Image):
+        return os.fsdecode(getattr(source, "filename", "")) or "the image"
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the array"
 
 
 def at_most(image: Image, max_side: int | None) -> Image:
