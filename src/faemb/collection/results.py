@@ -43,3 +43,9 @@ class Info:
     dimension: int
     """Length of the vectors; 0 before the model is fitted."""
     index: str
+    learned_from: int | None
+    """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
+    relearning_is_due: bool
+    """The collection has outgrown its model, or learning it again was interrupted; run `faemb relearn`."""
+    removed: int
+    """Images that were removed, and that `update` passes over."""

@@ -10,9 +10,10 @@ from faemb.runtime.storage import AnyPath
 
 
 class Sources(NamedTuple):
-    """Given folders, and the images found in them and among the given files."""
+    """Given folders, given files, and the images found in them."""
 
     folders: list[Path]
+    files: list[Path]
     found: Found
 
 
@@ -26,7 +27,9 @@ def images_in(images: Images) -> Sources:
         return images
     places = as_list(images)
     found = find_some(places)
-    return Sources([place for place in map(Path, places) if place.is_dir()], found)
+    are_folders = {place: place.is_dir() for place in map(Path, places)}
+    folders, files = ([place for place, is_one in are_folders.items() if is_one is wanted] for wanted in (True, False))
+    return Sources(folders, files, found)
 
 
 def as_list(places: AnyPath | Iterable[AnyPath]) -> list[AnyPath]:
