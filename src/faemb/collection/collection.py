@@ -82,7 +82,7 @@ class Collection:
                 raise InputError(
                     f"there is a collection at {folder} already; add to it with: faemb add {folder} IMAGES"
                 )
-            if layout.model().exists() and fingerprint_in(layout.model()) != model.fingerprint:
+            if layout.model().exists() and not _is_the_same(layout.model(), model):
                 raise InputError(_not_its_own(layout, [MODEL]))
             fingerprint = model.save(layout.model())
             about = {
@@ -204,10 +204,12 @@ class Collection:
             )
         found = find_images(folders)
         with self._changing(progress) as writer:
+            known = self._catalogue.hashes().keys()
             report = self._added(writer, found, jobs, _Growth(relearn, notice))
             if not found.unreadable:  # else an image that was not found may still exist
+                known &= self._catalogue.hashes().keys()
                 gone = deleted(self.layout, self._catalogue, found, folders)
-                report.kept = [] if allow_removing else list(doubts(self.layout, self._catalogue, gone, folders))
+                report.kept = [] if allow_removing else list(doubts(self.layout, known, gone, folders))
                 report.removed += writer.remove([] if report.kept else gone)
                 self._compact_if_due(writer)
             return report
@@ -407,6 +409,14 @@ class _Growth(NamedTuple):
 
 def _unheard(sentence: str) -> None:
     pass
+
+
+def _is_the_same(file: Path, model: Model) -> bool:
+    """Whether a file holds this model, as an interrupted creation of the same collection has saved it."""
+    try:
+        return fingerprint_in(file) == model.fingerprint
+    except FormatError:
+        return False
 
 
 def _not_its_own(layout: Layout, names: Sequence[str]) -> str:

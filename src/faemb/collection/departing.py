@@ -1,7 +1,7 @@
 """Which images leave a collection: those that are taken out, and those whose files are gone."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,9 +51,8 @@ def deleted(layout: Layout, catalogue: Catalogue, found: Found, folders: Sequenc
     return [name for name in missing if is_gone(layout.path_of(name))]
 
 
-def doubts(layout: Layout, catalogue: Catalogue, gone: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """A sentence for each reason to doubt that files which are gone were deleted."""
-    images = catalogue.hashes().keys()
+def doubts(layout: Layout, images: Set[str], gone: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+    """A sentence for each reason to doubt that files which are gone were deleted; `images` are all known ones."""
     lost = images & set(gone)
     if not lost:
         return

@@ -71,7 +71,7 @@ def announcement(writer: Writer) -> str:
     if writer.catalogue.relearning() is not None:
         left = writer.catalogue.count_unstaged()
         return (
-            f"learning the model again was interrupted and continues: {left:,} of {images:,} images are to be encoded"
+            f"learning the model again was interrupted and continues: {left:,} of {images:,} images are not encoded"
         )
     return (
         f"{history(writer.catalogue.learned_from(), images)}; it is learned again from "
