@@ -132,7 +132,7 @@ def limited(most: int | None) -> None:
     )
 
 
-STEPS = ("fsync", "fdatasync", "replace", "rename", "unlink", "mkdir", "serialize_file")
+STEPS = ("fsync", "fdatasync", "replace", "rename", "unlink", "link", "mkdir", "serialize_file")
 
 
 def is_step(function: Any) -> bool:
@@ -193,6 +193,12 @@ def update(say: Callable[[str], None], folder: str) -> None:
     with Collection.open(folder) as collection:
         collection.update()
         say("updated")
+
+
+def relearn(say: Callable[[str], None], folder: str) -> None:
+    with Collection.open(folder) as collection:
+        collection.relearn()
+        say("relearned")
 
 
 def compact(say: Callable[[str], None], folder: str) -> None:
@@ -262,6 +268,7 @@ JOBS = {
         add,
         remove,
         update,
+        relearn,
         compact,
         repair,
         build_index,

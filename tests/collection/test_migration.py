@@ -55,6 +55,7 @@ def assert_converted(folder: Path) -> None:
             (answer,) = collection.search(photos / name, threshold=0.999)
             assert [hit.path for hit in answer.hits] == [photos / name]
     assert about(folder)["version"] == "3"
+    assert about(folder)["learned_from"] == ""  # it was not recorded
     assert not {"short_crc", "code_crc"} & columns(folder)
     assert sorted(path.name for path in folder.iterdir() if path.name != "writer.lock") == [
         "catalogue.sqlite",
@@ -71,6 +72,45 @@ def test_version_1(folder):
     assert_converted(folder)
 
 
+def test_version_2(tmp_path):
+    folder = shutil.copytree(GOLDEN.parent / "collection-v2", tmp_path / "old") / "photos.faemb"
+    told: list[str] = []
+    with Collection.open(folder) as collection:
+        assert collection.migrated == f"{folder} was converted from format version 2 to 3"
+        assert (collection.info().learned_from, collection.info().relearning_is_due) == (None, False)
+        assert collection.relearn(notice=told.append).relearned_from == 5
+        assert told[0].startswith("it is not known from how many images the model has learned; it is learned again")
+        assert collection.check() == []
+        collection.remove(folder.parent / "photos" / "001.png")
+        assert collection.update().passed_over == 1
+    with Collection.open(folder) as again:
+        assert again.migrated is None
+        assert again.info().learned_from == 5
+
+
+def test_version_2_with_a_model_that_was_given(tmp_path):
+    folder = shutil.copytree(GOLDEN.parent / "collection-v2", tmp_path / "old") / "photos.faemb"
+    set_about(folder, asked=about(folder)["model"])
+    with Collection.open(folder) as collection:
+        assert collection.info().learned_from == 0
+
+
+@needs_fork
+def test_a_conversion_of_version_2_that_is_killed_at_any_step(tmp_path):
+    beside, old = process_beside(), GOLDEN.parent / "collection-v2"
+    whole = beside.run("open_collection", shutil.copytree(old, tmp_path / "whole") / "photos.faemb")
+    assert whole.fault == ""
+    found = set()
+    for stop in range(1, whole.steps + 1):
+        copy = shutil.copytree(old, tmp_path / f"killed at {stop}") / "photos.faemb"
+        assert beside.run("open_collection", copy, stop=stop).killed
+        found.add(about(copy)["version"])
+        with Collection.open(copy) as collection:
+            assert collection.check() == []
+            assert len(collection) == 5
+    assert found == {"2", "3"}
+
+
 def test_other_files_in_its_folder_are_kept(folder):
     theirs = [folder / name for name in ("fitted.faemb", "model-2.faemb", "hnsw-1-mine.faiss")]
     for file in theirs:
@@ -84,7 +124,12 @@ def test_a_converted_collection_can_be_changed(folder):
     (photos / "0.png").unlink()
     with Collection.open(folder) as collection:
         report = collection.update(jobs=1)
-        assert counts(report) == (1, 0, 4, 1)  # 5.png had been removed from the collection alone
+        assert counts(report) == (
+            1,
+            0,
+            4,
+            1,
+        )  # versions before 3 do not remember that 5.png had been removed from the collection alone
         (answer,) = collection.search(photos / "5.png", top=1)
         assert answer.hits[0].path == photos / "5.png"
         with collection._changing(None) as writer:

@@ -11,14 +11,14 @@ from faemb.cli.collection import check, duplicates, export, info, remove, search
 from faemb.cli.console import result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
-from faemb.cli.indexing import add, encode, fit, index, update
+from faemb.cli.indexing import add, encode, fit, index, relearn, update
 from faemb.cli.options import expanded
 
 STOPPED = 130
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(index, search, add, remove, update, info, check, duplicates, export),
+    *(index, search, add, remove, update, relearn, info, check, duplicates, export),
     *(fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),
