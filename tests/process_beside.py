@@ -183,6 +183,13 @@ def add(say: Callable[[str], None], folder: str, *places: str) -> None:
             say(place)
 
 
+def add_only(say: Callable[[str], None], folder: str, *places: str) -> None:
+    """With the model as it is."""
+    with Collection.open(folder) as collection:
+        collection.add(places, relearn=False)
+        say("added")
+
+
 def remove(say: Callable[[str], None], folder: str, *places: str) -> None:
     with Collection.open(folder) as collection:
         collection.remove(places)
@@ -266,6 +273,7 @@ JOBS = {
         open_without_permission,
         export,
         add,
+        add_only,
         remove,
         update,
         relearn,
