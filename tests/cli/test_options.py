@@ -36,7 +36,7 @@ def options(name: str) -> dict[str, Any]:
     [
         ("--model", {"index", "encode"}),
         ("--network", {"index", "fit", "features", "show-features", "benchmark"}),
-        ("--device", {"index", "add", "update", "check", "search", "fit", "encode", "benchmark"}),
+        ("--device", {"index", "add", "update", "relearn", "check", "search", "fit", "encode", "benchmark"}),
         (
             "--json",
             {"index", "add", "update", "remove", "info", "check", "search", "duplicates", "fit", "encode", "features",
