@@ -39,8 +39,8 @@ def options(name: str) -> dict[str, Any]:
         ("--device", {"index", "add", "update", "relearn", "check", "search", "fit", "encode", "benchmark"}),
         (
             "--json",
-            {"index", "add", "update", "remove", "info", "check", "search", "duplicates", "fit", "encode", "features",
-             "benchmark", "datasets"},
+            {"index", "add", "update", "relearn", "remove", "info", "check", "search", "duplicates", "fit", "encode",
+             "features", "benchmark", "datasets"},
         ),
     ],
 )  # fmt: skip
