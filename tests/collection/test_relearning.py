@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model, checking, relearning
+from faemb.collection import Collection, Model, checking, relearning, slots
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.slots import SlotFile
 from faemb.errors import FaembError, InputError
 from pictures import blank, picture, pictures
+from recording import recording
 from small_collections import assert_finds, assert_same, names_in, new_tiny_model, tiny_model, vectors_of
 
 FEW, MANY = range(3), range(3, 9)
@@ -182,7 +183,8 @@ class TestWithoutFeatures:
         assert growing.info().searchable == 9
 
     def test_damaged_features_do_not_stop_an_addition(self, growing, root):
-        file, told = growing.layout.features(1), []
+        told: list[str] = []
+        file = growing.layout.features(1)
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 1
         file.write_bytes(content)
@@ -204,8 +206,7 @@ class TestInterruption:
         interrupted(growing, root)
         assert growing.info().relearning_is_due
         encoded: list[int] = []
-        encode = Model.encode
-        monkeypatch.setattr(Model, "encode", lambda model, sets: encoded.append(len(sets)) or encode(model, sets))
+        monkeypatch.setattr(Model, "encode", recording(lambda _, sets: encoded.append(len(sets)), Model.encode))
         monkeypatch.setattr(Model, "fit", None)
         told: list[str] = []
         assert growing.update(notice=told.append).relearned_from == 9
@@ -320,7 +321,7 @@ class TestReaders:
             assert len(reader.search(root / "few" / "001.png")[0].hits) == 9
 
     def test_during_a_check(self, growing, root, monkeypatch):
-        read_at = checking.read_at
+        read_at = slots.read_at
 
         def meanwhile(*given: Any) -> bytes:
             monkeypatch.setattr(checking, "read_at", read_at)

@@ -204,10 +204,10 @@ class Collection:
             )
         found = find_images(folders)
         with self._changing(progress) as writer:
-            known = self._catalogue.hashes().keys()
+            before = self._catalogue.hashes().keys()
             report = self._added(writer, found, jobs, _Growth(relearn, notice))
             if not found.unreadable:  # else an image that was not found may still exist
-                known &= self._catalogue.hashes().keys()
+                known = before & self._catalogue.hashes().keys()
                 gone = deleted(self.layout, self._catalogue, found, folders)
                 report.kept = [] if allow_removing else list(doubts(self.layout, known, gone, folders))
                 report.removed += writer.remove([] if report.kept else gone)

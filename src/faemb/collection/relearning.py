@@ -70,9 +70,7 @@ def announcement(writer: Writer) -> str:
     images = learnable(writer.catalogue)
     if writer.catalogue.relearning() is not None:
         left = writer.catalogue.count_unstaged()
-        return (
-            f"learning the model again was interrupted and continues: {left:,} of {images:,} images are not encoded"
-        )
+        return f"learning the model again was interrupted and continues: {left:,} of {images:,} images are not encoded"
     return (
         f"{history(writer.catalogue.learned_from(), images)}; it is learned again from "
         f"{min(images, LEARNING_IMAGES):,}, and {images:,} images are encoded again, which needs no image file"
