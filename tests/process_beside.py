@@ -132,7 +132,7 @@ def limited(most: int | None) -> None:
     )
 
 
-STEPS = ("fsync", "fdatasync", "replace", "rename", "unlink", "mkdir", "serialize_file")
+STEPS = ("fsync", "fdatasync", "replace", "rename", "unlink", "link", "mkdir", "serialize_file")
 
 
 def is_step(function: Any) -> bool:
@@ -183,6 +183,13 @@ def add(say: Callable[[str], None], folder: str, *places: str) -> None:
             say(place)
 
 
+def add_only(say: Callable[[str], None], folder: str, *places: str) -> None:
+    """With the model as it is."""
+    with Collection.open(folder) as collection:
+        collection.add(places, relearn=False)
+        say("added")
+
+
 def remove(say: Callable[[str], None], folder: str, *places: str) -> None:
     with Collection.open(folder) as collection:
         collection.remove(places)
@@ -193,6 +200,12 @@ def update(say: Callable[[str], None], folder: str) -> None:
     with Collection.open(folder) as collection:
         collection.update()
         say("updated")
+
+
+def relearn(say: Callable[[str], None], folder: str) -> None:
+    with Collection.open(folder) as collection:
+        collection.relearn()
+        say("relearned")
 
 
 def compact(say: Callable[[str], None], folder: str) -> None:
@@ -260,8 +273,10 @@ JOBS = {
         open_without_permission,
         export,
         add,
+        add_only,
         remove,
         update,
+        relearn,
         compact,
         repair,
         build_index,

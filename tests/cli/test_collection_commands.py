@@ -18,6 +18,7 @@ from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
 from faemb import arrays, encoder
 from faemb.collection import Collection, Model, writing
+from faemb.collection.catalogue import Catalogue
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
 from pictures import blank, picture
@@ -178,6 +179,61 @@ class TestIndex:
         assert_mistake(run("index", *options), words)
 
 
+class TestGrowing:
+    LEARNS = (
+        "faemb: the model has learned from 1 of 4 images; it is learned again from 4, "
+        "and 4 images are encoded again, which needs no image file\n"
+    )
+
+    @pytest.fixture
+    def grown(self, run, here) -> Path:
+        """A collection that has learned from one image, and now has four."""
+        with Collection.create(here / "new.faemb", new_tiny_model()) as made:
+            made.add(here / "photos" / "a.png")
+        return here / "new.faemb"
+
+    @pytest.mark.parametrize("command", [["add", "new.faemb", "photos"], ["update", "new.faemb"]], ids=lambda c: c[0])
+    def test_it_is_said_before_it_begins(self, run, here, grown, command):
+        if command[0] == "update":
+            Catalogue(grown / "catalogue.sqlite").add_folder("../photos")
+        ended = run(*command)
+        assert (ended.code, ended.err) == (0, self.LEARNS)
+        assert re.match(r"3 images added, 1 unchanged, model learned again from 4 in \d+\.\d s; ", ended.out)
+        assert "  the model has learned from 4 of 4 images\n" in run("info", "new.faemb").out
+
+    def test_quiet(self, run, grown):
+        assert run("add", "new.faemb", "photos", "-q") == (0, "", "")
+
+    def test_on_demand(self, run, grown):
+        ended = run("add", "new.faemb", "photos", "--no-relearn")
+        assert (ended.code, ended.err) == (0, "")
+        words = "  the model has learned from 1 of 4 images; learn again with: faemb relearn new.faemb\n"
+        assert words in run("info", "new.faemb").out
+        known = json.loads(run("info", "new.faemb", "--json").out)
+        assert (known["learned_from"], known["relearning_is_due"], known["removed"]) == (1, True, 0)
+        ended = run("relearn", "new.faemb")
+        assert (ended.code, ended.err) == (0, self.LEARNS)
+        assert re.fullmatch(r"learned from 4 images in \d+\.\d s; new\.faemb has \d+ dimensions\n", ended.out)
+        report = json.loads(run("relearn", "new.faemb", "--json").out)
+        assert report["relearned_from"] == 4
+
+    def test_the_same_command_goes_on_with_the_new_model(self, run, here):
+        index = ["index", "--out", "new.faemb", "--max-features", "70"]
+        assert run(*index, "photos/a.png").code == 0
+        ended = run(*index, "photos")
+        assert (ended.code, ended.err) == (0, self.LEARNS)
+        assert run(*index, "photos", "--no-relearn").err == ""
+
+    def test_without_features_it_is_refused(self, run):
+        run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--no-features")
+        assert_mistake(run("relearn", "new.faemb"), "because local features are not kept in it; index the images into")
+
+    def test_images_and_collection_in_one_folder_are_refused(self, run, here):
+        words = "photos holds files that do not belong to a collection: a.png, b.png, c.png, ...; give a new folder"
+        assert_mistake(run("index", "photos", "--out", "photos"), re.escape(words))
+        assert sorted(os.listdir(here / "photos")) == ["a.png", "b.png", "c.png", "trip"]
+
+
 class TestChanging:
     def test_add(self, run, here):
         picture(here / "more" / "x.png", 20)
@@ -189,7 +245,12 @@ class TestChanging:
         assert run("add", "photos.faemb", "more", "-q") == (0, "", "")
 
     def test_remove(self, run, here):
-        assert run("remove", "photos.faemb", "photos/a.png") == (0, "1 image removed from photos.faemb\n", "")
+        back = "removed images stay out of searched folders; to bring one back: faemb add photos.faemb FILE\n"
+        ended = run("remove", "photos.faemb", "photos/a.png")
+        assert ended == (0, f"1 image removed from photos.faemb\n{back}", "")
+        printed = run("update", "photos.faemb").out
+        assert printed.startswith("0 images added, 3 unchanged, 1 passed over because they were removed in ")
+        assert "  1 removed and passed over in folders; to bring one back: faemb add" in run("info", "photos.faemb").out
         assert run("remove", "photos.faemb", "photos", "-q") == (0, "", "")
         assert (here / "photos" / "a.png").is_file()
         with Collection.open("photos.faemb") as opened:
@@ -238,6 +299,20 @@ class TestChanging:
         assert (added["added"], added["unchanged"], added["failed"]) == (1, 0, [])
         assert (updated["added"], updated["unchanged"], updated["removed"]) == (0, 5, 0)
         assert removed == {"removed": 1}
+
+    def test_a_folder_that_is_empty(self, run, here):
+        """As that of a drive that is not connected."""
+        shutil.rmtree(here / "photos")
+        (here / "photos").mkdir()
+        ended = run("update", "photos.faemb")
+        assert ended.code == 1
+        (sentence,) = warnings(ended)
+        assert sentence.startswith(f"all images of the folder {here / 'photos'} are gone (4); they were not removed; ")
+        assert sentence.endswith(f"faemb update {here / 'photos.faemb'} --allow-removing")
+        assert ended.out.startswith("0 images added in ")
+        ended = run("update", "photos.faemb", "--allow-removing")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith("0 images added, 4 removed in ")
 
     def test_a_folder_that_is_gone(self, run, here):
         (here / "photos").rename(here / "away")

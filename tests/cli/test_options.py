@@ -40,11 +40,11 @@ def options(name: str) -> dict[str, Any]:
                          "leaderboard"}),
         ("--open", {"search", "duplicates", "leaderboard", "demo"}),
         ("--exclude", {"index", "add", "fit", "encode", "features"}),
-        ("--device", {"index", "add", "update", "check", "search", "fit", "encode", "benchmark"}),
+        ("--device", {"index", "add", "update", "relearn", "check", "search", "fit", "encode", "benchmark"}),
         (
             "--json",
-            {"index", "add", "update", "remove", "relocate", "info", "check", "search", "duplicates", "fit", "encode",
-             "features", "benchmark", "datasets"},
+            {"index", "add", "update", "relearn", "remove", "relocate", "info", "check", "search", "duplicates", "fit",
+             "encode", "features", "benchmark", "datasets"},
         ),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from faemb.collection.layout import Layout
 from faemb.collection.reading import View
 from faemb.errors import FormatError, InputError, MissingExtraError
 from recording import recording
+from small_collections import tiny_model
 
 faiss = pytest.importorskip("faiss")
 
@@ -56,7 +57,7 @@ def built(kind: Kind, data: np.ndarray) -> Backend:
 
 def view_of(folder: Path, data: np.ndarray, *, dead: tuple[int, ...] = (), generation: int = 1) -> View:
     slots = np.setdiff1d(np.arange(len(data)), dead)
-    return View(Layout(folder), generation, slots, slots + 100, data)
+    return View(Layout(folder), tiny_model(), generation, slots, slots + 100, data)
 
 
 def index_files(folder: Path) -> list[str]:

@@ -351,7 +351,7 @@ class TestRefusals:
         catalogue = Catalogue(folder / "catalogue.sqlite")
         catalogue.set("version", str(VERSION + 1))
         catalogue.close()
-        self.refused(folder, "has format version 3; this faemb reads up to 2: pip install --upgrade faemb")
+        self.refused(folder, "has format version 4; this faemb reads up to 3: pip install --upgrade faemb")
 
     def test_the_catalogue_of_something_else(self, folder):
         catalogue = Catalogue(folder / "catalogue.sqlite")

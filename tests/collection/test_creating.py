@@ -1,5 +1,6 @@
 """Collections that are made, opened, moved and gone on with."""
 
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -9,8 +10,13 @@ from faemb.collection import Collection, Model, new_model
 from faemb.collection.catalogue import Catalogue
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import HessianAffine
+from faemb.features.folders import SUFFIXES
 from pictures import picture
-from small_collections import NAMES, assert_finds, counts, names_below, new_tiny_model, touch
+from small_collections import assert_finds, counts, new_tiny_model, touch
+
+
+def stopped(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 class TestCreation:
@@ -59,14 +65,45 @@ class TestCreation:
                 Collection.create(place, model)
         assert (tmp_path / "file").read_text() == "precious"
 
+    def test_a_folder_with_other_files_is_refused_and_left_alone(self, photos, model):
+        words = (
+            r"photos holds files that do not belong to a collection: a\.png, b\.png, c\.jpg, \.\.\.; give a new folder"
+        )
+        with pytest.raises(InputError, match=words):
+            Collection.create(photos, model)
+        assert sorted(os.listdir(photos)) == ["a.png", "b.png", "c.jpg", "trip"]
+
+    def test_a_model_of_the_user_is_not_overwritten(self, tmp_path, model):
+        theirs = tmp_path / "mine" / "model.faemb"
+        theirs.parent.mkdir()
+        for content in (lambda: new_tiny_model().save(theirs), lambda: theirs.write_text("precious")):
+            content()
+            before = theirs.read_bytes()
+            with pytest.raises(InputError, match=r"holds files that do not belong to a collection: model\.faemb"):
+                Collection.create(theirs.parent, model)
+            assert theirs.read_bytes() == before
+
+    def test_hidden_files_are_not_in_the_way(self, tmp_path, model):
+        (tmp_path / "new").mkdir()
+        (tmp_path / "new" / ".DS_Store").touch()
+        Collection.create(tmp_path / "new", model).close()
+
+    def test_a_creation_that_was_stopped_before_its_end_goes_on(self, tmp_path, model, monkeypatch):
+        with monkeypatch.context() as patch:
+            patch.setattr(Catalogue, "create", stopped)
+            with pytest.raises(KeyboardInterrupt):
+                Collection.create(tmp_path / "new", model)
+        assert (tmp_path / "new" / "model.faemb").is_file()
+        Collection.create(tmp_path / "new", model).close()
+
     def test_it_may_lie_among_its_images(self, photos, model):
-        with Collection.create(photos, model) as made:
+        """Images may come later."""
+        with Collection.create(photos / "below" / "new", model) as made:
             made.add(photos)
-            assert names_below(made, photos) == NAMES
-            (photos / "a.png").unlink()
-            assert counts(made.update()) == (0, 0, 4, 1)
-            assert made.remove(photos / "trip") == 2
-            assert names_below(made, photos) == ["b.png", "c.jpg"]
+            for file in (photos / "below" / "new").iterdir():
+                assert file.suffix not in SUFFIXES
+            picture(photos / "below" / "new" / "z.png", 9)
+            assert counts(made.update()) == (1, 0, 5, 0)
 
     def test_it_moves_with_its_images(self, collection, photos, tmp_path):
         collection.close()
@@ -172,5 +209,5 @@ def test_a_newer_format_is_refused(collection):
     catalogue = Catalogue(collection.layout.catalogue)
     catalogue.set("version", "99")
     catalogue.close()
-    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 2: pip install --upgrade faemb"):
+    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 3: pip install --upgrade faemb"):
         Collection.open(collection.layout.folder)

@@ -544,7 +544,7 @@ def test_compaction_before_anything_is_learned(tmp_path):
         with collection._changing(None) as writer:
             writer.compact(collection.model)
         assert collection.check() == []
-        assert collection.add(tmp_path / "photos").unchanged == 3
+        assert collection.add([tmp_path / "photos", tmp_path / "photos" / "001.png"]).unchanged == 3
         assert collection.info().searchable == 3
 
 

@@ -70,7 +70,7 @@ def test_the_strongest_groups_come_first():
 def view_of(folder: Path, vectors: np.ndarray, dead: tuple[int, ...] = ()) -> View:
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     slots = np.setdiff1d(np.arange(len(vectors)), dead)
-    return View(Layout(folder), 1, slots, slots, vectors)
+    return View(Layout(folder), tiny_model(), 1, slots, slots, vectors)
 
 
 def pairs_by_the_book(view: View, threshold: float) -> set[tuple[int, int]]:

@@ -32,7 +32,7 @@ class TestIndexes:
         picture(photos / "new.png", 44)
         picture(photos / "c.jpg", 45)
         touch(photos / "c.jpg")
-        collection.add(photos)
+        collection.add([photos, photos / "trip" / "d.png", photos / "trip" / "e.png"])
         for name in ("new.png", "c.jpg", "trip/e.png"):
             hits = collection.search(photos / name, top=5, index=kind)[0].hits
             assert hits == collection.search(photos / name, top=5, index="exact")[0].hits

@@ -63,7 +63,7 @@ class Held:
     def by(cls, folder: Path) -> "Held":
         with Collection.open(folder) as collection:
             assert collection.check() == []
-            assert collection.layout.stale(int(collection._catalogue.about()["generation"])) == []
+            assert collection.layout.stale(collection._catalogue.in_use()) == []
             (answer,) = collection.search_features([query()], top=4)
             scores = {str(hit.path): hit.score for hit in answer.hits if hit.score is not None}
             return cls(names_in(collection), vectors_of(collection), scores)
@@ -84,7 +84,7 @@ class Stage:
         few = root / "few"
         lively = self._with(few, "lively", live)
         many = self._with(few, "many", pictures(root / "more", range(20, 46)))
-        more = (pictures(root / "a", (50, 51)), picture(root / "b.png", 52), pictures(root / "c", (53, 54, 55)))
+        more = (pictures(root / "a", (50, 51)), picture(root / "b.png", 52), pictures(root / "c", (53, 54)))
         self._change(live)
         self.scenarios = {
             "index": Scenario("index", None, (six,)),
@@ -92,6 +92,8 @@ class Stage:
             "update": Scenario("update", lively),
             "remove": Scenario("remove", many, (root / "more",)),
             "compact": Scenario("compact", self._with_holes(many)),
+            "relearn": Scenario("relearn", self._outgrown(few)),
+            "grow": Scenario("add", few, (root / "later",)),
         }
 
     def _with(self, base: Path, name: str, photos: Path) -> Path:
@@ -107,6 +109,12 @@ class Stage:
         os.utime(live / "012.png", (1, 1))
         (live / "013.png").rename(live / "below" / "moved.png")
         shutil.copy(live / "014.png", live / "below" / "copied.png")
+
+    def _outgrown(self, few: Path) -> Path:
+        """Its model has learned from 6 of 14 images."""
+        folder = shutil.copytree(few, self.root / "outgrown")
+        assert self.beside.run("add_only", folder, pictures(self.root / "later", range(60, 68))).fault == ""
+        return folder
 
     def _with_holes(self, many: Path) -> Path:
         folder = shutil.copytree(many, self.root / "holes")
@@ -128,7 +136,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 
 @pytest.mark.parametrize(
-    ("name", "kills"), [("index", 6), ("add", 4), ("update", 4), ("remove", 5), ("compact", 6)], ids=lambda value: value
+    ("name", "kills"),
+    [("index", 6), ("add", 4), ("update", 4), ("remove", 5), ("compact", 6), ("relearn", 10), ("grow", 8)],
+    ids=lambda value: value,
 )
 def test_a_job_that_is_killed_at_any_step(stage, name, kills):
     scenario = stage.scenarios[name]
@@ -200,6 +210,11 @@ def assert_nothing_lost(stage: Stage, scenario: Scenario, folder: Path, ended: E
         known = [held.vectors[name] for held in (before, expected) if name in held.vectors]
         assert any(np.allclose(vector, other, atol=1e-4) for other in known), name
     assert before.names & expected.names <= names <= before.names | expected.names
+    if scenario.job == "relearn":
+        assert names == expected.names
+        one = "../six/000.png"
+        now = next(held for held in (before, expected) if np.allclose(held.vectors[one], vectors[one], atol=1e-4))
+        assert_same(vectors, now.vectors)  # all are there, and of one model
     if scenario.job in ("remove", "compact"):
         assert names in (before.names, expected.names)
         assert vectors.keys() == names
@@ -208,6 +223,22 @@ def assert_nothing_lost(stage: Stage, scenario: Scenario, folder: Path, ended: E
         assert {name for name in expected.names if any(Path(place).name in name for place in done)} <= vectors.keys()
     elif ended.told in (["made", "added"], ["updated"], ["removed"]):
         assert vectors.keys() == expected.vectors.keys()
+
+
+def test_after_a_relearning_that_is_killed_any_command_ends_it(stage):
+    """Also one that adds or removes images."""
+    scenario, chosen = stage.scenarios["relearn"], random.Random("next")  # noqa: S311
+    whole = stage.beside.run("relearn", stage.copy(scenario, "undisturbed"))
+    for stop in sorted(chosen.sample(range(1, whole.steps + 1), 4)):
+        folder = stage.copy(scenario, "killed")
+        assert stage.beside.run("relearn", folder, stop=stop).killed
+        assert stage.beside.run("remove", folder, stage.root / "six" / "001.png").fault == ""
+        assert stage.beside.run("add", folder, stage.root / "b.png").fault == ""
+        assert Held.by(folder).vectors.keys() == held_before(scenario.base).names - {"../six/001.png"} | {"../b.png"}
+        with Collection.open(folder) as collection:
+            assert not collection.info().relearning_is_due
+            (answer,) = collection.search(stage.root / "b.png", top=1)
+            assert answer.hits[0].path == stage.root / "b.png"
 
 
 @cache

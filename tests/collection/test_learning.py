@@ -49,7 +49,7 @@ class TestModels:
         collection.close()
         extractor = new_tiny_model().extractor
         other = new_tiny_model().fit([extractor.extract(pixels(seed)).descriptors for seed in range(5)])
-        other.save(collection.layout.model)
+        other.save(collection.layout.model())
         with Collection.open(collection.layout.folder) as opened:
             for use in (lambda: opened.search(photos / "a.png"), lambda: opened.add(photos), opened.info):
                 with pytest.raises(FormatError, match="is not the model that encoded this collection"):

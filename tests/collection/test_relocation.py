@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from faemb.collection import gathering
+from faemb.collection import gathering, images_in
 from faemb.errors import InputError
 from pictures import picture
 from small_collections import assert_finds, counts, names_below, names_in
@@ -95,3 +95,15 @@ def test_a_folder_that_was_added_at_its_new_place(collection, photos, monkeypatc
     assert collection.relocate(photos, new) == 0
     assert collection.info().folders == [str(new)]
     assert counts(collection.update()) == (0, 0, 5, 0)
+
+
+def test_what_was_removed_or_excluded_stays_out(collection, photos):
+    picture(photos / "small" / "f.png")
+    collection.add(images_in(photos, ["small"]))
+    collection.remove(photos / "a.png")
+    new = photos.parent / "pictures"
+    shutil.move(photos, new)
+    collection.relocate(photos, new)
+    report = collection.update()
+    assert (counts(report), report.kept_out) == ((0, 0, 4, 0), 1)
+    assert names_below(collection, new) == ["b.png", "c.jpg", "trip/d.png", "trip/e.png"]

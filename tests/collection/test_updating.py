@@ -7,7 +7,7 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.errors import InputError
-from pictures import picture
+from pictures import picture, pictures
 from small_collections import NAMES, assert_finds, counts, names_below, touch
 
 
@@ -51,7 +51,7 @@ class TestUpdating:
     def test_all_images_may_vanish(self, collection, photos):
         for name in NAMES:
             (photos / name).unlink()
-        assert counts(collection.update()) == (0, 0, 0, 5)
+        assert counts(collection.update(allow_removing=True)) == (0, 0, 0, 5)
         assert len(collection) == 0
         picture(photos / "new.png", 5)
         assert counts(collection.update()) == (1, 0, 0, 0)
@@ -98,6 +98,56 @@ class TestUpdating:
         assert names_below(collection, photos.parent) == ["photos-2/x.png"]
 
 
+class TestDisconnectedDrives:
+    """Images that are gone in great number may be on a drive that is not connected."""
+
+    def test_an_empty_folder_removes_nothing(self, collection, photos):
+        shutil.move(photos, photos.parent / "away")
+        photos.mkdir()
+        report = collection.update()
+        assert counts(report) == (0, 0, 0, 0)
+        assert [sentence.split(";")[0] for sentence in report.kept] == [
+            f"all images of the folder {photos} are gone (5)",
+            f"5 of 5 images are gone from {photos}",
+        ]
+        assert all(f"faemb update {collection.layout.folder} --allow-removing" in each for each in report.kept)
+        assert len(collection) == 5
+        assert counts(collection.update(allow_removing=True)) == (0, 0, 0, 5)
+
+    def test_the_only_image_of_a_folder(self, collection, photos):
+        """Others may lose images at the same time: they wait too."""
+        only = picture(photos.parent / "others" / "z.png", 60)
+        collection.add(only.parent)
+        only.unlink()
+        (photos / "a.png").unlink()
+        report = collection.update()
+        assert (report.removed, len(report.kept)) == (0, 1)
+        assert f"all images of the folder {only.parent} are gone (1); they were not removed" in report.kept[0]
+        assert len(collection) == 6
+
+    @pytest.mark.parametrize(("count", "gone", "kept"), [(16, 4, False), (16, 5, True), (17, 5, False)])
+    def test_more_than_a_share_of_all(self, empty, tmp_path, count, gone, kept):
+        photos = pictures(tmp_path / "photos", range(count))
+        empty.add(photos)
+        for image in sorted(photos.iterdir())[:gone]:
+            image.unlink()
+        report = empty.update()
+        assert (len(report.kept), report.removed) == ((1, 0) if kept else (0, gone))
+        assert all(f"5 of 16 images are gone from {photos}" in sentence for sentence in report.kept)
+
+    def test_new_and_changed_images_are_handled(self, collection, photos):
+        collection.add(picture(photos / "z.png", 19))
+        for name in NAMES:
+            (photos / name).unlink()
+        pictures(photos, range(20, 40))
+        picture(photos / "z.png", 41)
+        report = collection.update()
+        assert counts(report) == (20, 1, 0, 0)
+        assert len(report.kept) == 1
+        assert f"5 of 6 images are gone from {photos}" in report.kept[0]
+        assert {*NAMES, "z.png", "020.png"} <= set(names_below(collection, photos))
+
+
 class TestRemoving:
     def test_an_image(self, collection, photos):
         assert collection.remove(photos / "a.png") == 1
@@ -116,10 +166,41 @@ class TestRemoving:
             collection.remove([photos / "a.png", photos / "gone.png"])
         assert len(collection) == 5
 
-    def test_a_removed_image_can_come_back(self, collection, photos):
+    def test_a_removed_image_comes_back_when_its_file_is_named(self, collection, photos):
         collection.remove(photos / "a.png")
-        assert counts(collection.add(photos)) == (1, 0, 4, 0)
+        assert counts(collection.add(photos / "a.png")) == (1, 0, 0, 0)
+        assert counts(collection.update()) == (0, 0, 5, 0)
+        assert collection.info().removed == 0
         assert_finds(collection.search(photos / "a.png", top=1)[0].hits, photos / "a.png")
+
+    def test_it_stays_out_of_the_folders_in_which_it_lies(self, collection, photos):
+        collection.remove([photos / "a.png", photos / "trip"])
+        for change in (collection.update, lambda: collection.add(photos), lambda: collection.add(photos / "trip")):
+            report = change()
+            assert report.added == 0
+            assert report.kept_out == (2 if report.unchanged == 0 else 3)
+        assert names_below(collection, photos) == ["b.png", "c.jpg"]
+        assert collection.info().removed == 3
+        assert collection.kept_out() == [photos / name for name in ("a.png", "trip/d.png", "trip/e.png")]
+
+    def test_an_image_that_no_folder_has_given_stays_out_too(self, collection, photos, tmp_path):
+        image = picture(tmp_path / "others" / "z.png", 60)
+        collection.add(image)
+        collection.remove(image)
+        assert collection.add(image.parent).kept_out == 1
+
+    def test_of_a_removed_folder_nothing_is_remembered(self, collection, photos):
+        """Neither its images nor those that were removed from it before."""
+        collection.remove(photos / "a.png")
+        collection.remove(photos)
+        assert collection.info().removed == 0
+        assert counts(collection.add(photos)) == (5, 0, 0, 0)
+
+    def test_a_deleted_image_that_comes_back_is_no_removed_one(self, collection, photos):
+        (photos / "a.png").rename(photos.parent / "away.png")
+        assert collection.update().removed == 1
+        (photos.parent / "away.png").rename(photos / "a.png")
+        assert counts(collection.update()) == (1, 0, 4, 0)
 
     def test_a_removed_folder_is_not_looked_at_again(self, collection, photos):
         collection.remove(photos)

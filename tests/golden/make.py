@@ -12,7 +12,7 @@ from faemb.collection.catalogue import VERSION as COLLECTION
 from faemb.features.files.npz import write_npz
 from faemb.persistence import VERSION as MODEL
 from made_up_runs import run
-from pictures import pictures, pixels
+from pictures import picture, pictures, pixels
 
 FEATURES = 1
 """Version of .npz feature files, which are known by the names of their arrays."""
@@ -44,8 +44,11 @@ def make_collection(folder: Path) -> None:
     with Collection.create(
         folder / "photos.faemb", Model(EXTRACTOR, encoder().set_params(rotation=None, keep=None))
     ) as collection:
-        collection.add(folder / "photos")
-        answers = collection.search(sorted((folder / "photos").iterdir()), top=5)
+        collection.add([folder / "photos" / "000.png", folder / "photos" / "001.png"])
+        collection.add(folder / "photos")  # the model is learned again
+        collection.add(picture(folder / "photos" / "removed.png", 5))
+        collection.remove(folder / "photos" / "removed.png")
+        answers = collection.search(sorted((folder / "photos").glob("0*.png")), top=5)
         fingerprint = collection.model.fingerprint
     hits = {Path(answer.query).name: [[hit.path.name, hit.score] for hit in answer.hits] for answer in answers}
     (folder / "expected.json").write_text(json.dumps({"fingerprint": fingerprint, "hits": hits}, indent=1) + "\n")

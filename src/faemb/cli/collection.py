@@ -107,11 +107,16 @@ def remove(
 ) -> None:
     """Remove images from a collection; the image files are not deleted.
 
+    A folder is forgotten. An image stays out when its folder is searched again, until its file is given to `faemb add`.
+
     Example: faemb remove photos.faemb photos/blurred.jpg
     """
     with opened(collection) as photos:
-        count = photos.remove(images)
-    output.show({"removed": count}, [f"{counted(count)} removed from {collection}"])
+        count, kept_out = photos.remove(images), photos.kept_out()
+    lines = [f"{counted(count)} removed from {collection}"]
+    if kept_out:
+        lines.append(f"removed images stay out of searched folders; to bring one back: faemb add {collection} FILE")
+    output.show({"removed": count}, lines)
 
 
 def relocate(
@@ -216,12 +221,23 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
         yield f"  {known.waiting} not encoded yet: a command was interrupted; run: faemb update {collection}"
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
+    if known.removed:
+        yield f"  {known.removed} removed and passed over in folders; to bring one back: faemb add {collection} FILE"
     for folder in known.folders:
         without = ", ".join(known.excluded.get(folder, ()))
         yield f"  folder {folder}" + (f", without {without}" if without else "")
     yield f"  features {known.extractor}"
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
     yield f"  index    {known.index}"
+    if known.dimension:
+        cure = f"; learn again with: faemb relearn {collection}" if known.relearning_is_due else ""
+        yield f"  {_history(known)}{cure}"
+
+
+def _history(known: "Info") -> str:
+    from faemb.collection.relearning import history
+
+    return history(known.learned_from, known.images - known.without_features)
 
 
 def _verdict(collection: Path, faults: int, remaining: int, repair: bool) -> str:

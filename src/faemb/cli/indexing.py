@@ -1,4 +1,4 @@
-"""Commands that make collections, models and vectors of images or local features: index, add, update, fit, encode."""
+"""Commands that make collections, models and vectors of images or local features, or learn a model again."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -6,8 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from faemb.cli.console import Live, warning
 from faemb.cli.options import (
+    FAILED,
     INDEXES,
     Device,
     Exclude,
@@ -29,6 +32,11 @@ from faemb.pages import counted
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
 
+NoRelearn = Annotated[
+    bool,
+    flag("Keep the model, even if the collection has twice as many images as it has learned from.", "--no-relearn"),
+]
+
 
 def index(
     images: ImagesOrFeatures,
@@ -43,6 +51,7 @@ def index(
         bool, flag("Do not store local features; the collection is smaller.", "--no-features")
     ] = False,
     exclude: Exclude = None,
+    no_relearn: NoRelearn = False,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -66,7 +75,7 @@ def index(
     with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
         if collection.migrated is not None:
             warning(collection.migrated)
-        _change(collection, partial(collection.add, sources, jobs=jobs), output)
+        _change(collection, partial(collection.add, sources, relearn=not no_relearn, jobs=jobs), output)
 
 
 def add(
@@ -74,6 +83,7 @@ def add(
     images: ImagesOrFeatures,
     *,
     exclude: Exclude = None,
+    no_relearn: NoRelearn = False,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -83,6 +93,8 @@ def add(
     Folders, and what --exclude leaves out of them, are remembered for `faemb update`: the last command that names a
     folder decides. Images that are in the collection already stay in it.
 
+    An image that was removed comes back if its file is given; it is passed over if it is found in a folder.
+
     Example: faemb add photos.faemb more-photos
     """
     from faemb.collection import images_in
@@ -90,16 +102,47 @@ def add(
 
     with opened(collection, device=device) as photos:
         sources = images_in(images, exclude or (), kind_of(photos.model.extractor))
-        _change(photos, partial(photos.add, sources, jobs=jobs), output)
+        _change(photos, partial(photos.add, sources, relearn=not no_relearn, jobs=jobs), output)
 
 
-def update(collection: InCollection, *, device: Device = "cpu", jobs: Jobs = None, output: Output) -> None:
+def update(
+    collection: InCollection,
+    *,
+    allow_removing: Annotated[
+        bool,
+        flag(
+            "Remove deleted images even if these are all images of a folder, or more than 30 % of the collection.",
+            "--allow-removing",
+        ),
+    ] = False,
+    no_relearn: NoRelearn = False,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    output: Output,
+) -> None:
     """Bring a collection up to date with its folders: add new images, encode changed ones again, remove deleted ones.
 
     Example: faemb update photos.faemb
     """
     with opened(collection, device=device) as photos:
-        _change(photos, partial(photos.update, jobs=jobs), output)
+        change = partial(photos.update, allow_removing=allow_removing, relearn=not no_relearn, jobs=jobs)
+        _change(photos, change, output)
+
+
+def relearn(collection: InCollection, *, device: Device = "cpu", output: Output) -> None:
+    """Learn the model of a collection again from the images that it has now, and encode them with it.
+
+    This reads no image file: the collection keeps the local features. Searches use the old model until the end.
+
+    Example: faemb relearn photos.faemb
+    """
+    with opened(collection, device=device) as photos:
+        with Live(output.quiet) as progress:
+            report = photos.relearn(progress=progress, notice=_notice(output))
+        known = photos.info()
+    seen = counted(report.relearned_from)
+    line = f"learned from {seen} in {report.seconds:.1f} s; {collection} has {known.dimension} dimensions"
+    output.show({**asdict(report), "dimension": known.dimension}, [line])
 
 
 def fit(
@@ -167,17 +210,29 @@ def encode(
 
 def _change(collection: "Collection", change: Callable[..., "Report"], output: Output) -> None:
     with Live(output.quiet) as progress:
-        report = change(progress=progress)
+        report = change(progress=progress, notice=_notice(output))
     _warn(report, "so it is stored but ranked last")
+    for sentence in report.kept:
+        warning(sentence)
     output.show(_as_json(report), _change_lines(report, collection))
+    if report.kept:
+        raise typer.Exit(FAILED)
     end(report.failed, done=_has_read(report))
+
+
+def _notice(output: Output) -> Callable[[str], None]:
+    """Announces long work that was not asked for."""
+    return lambda sentence: None if output.quiet else warning(sentence)
 
 
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
+              (report.kept_out, "passed over because they were removed"),
               (len(report.failed), "could not be read"))  # fmt: skip
     moved = [f"{counted(report.moved)} moved"] if report.moved else []
     parts = [f"{counted(report.added)} added", *moved, *(f"{count:,} {what}" for count, what in counts if count)]
+    if report.relearned_from:
+        parts.append(f"model learned again from {report.relearned_from:,}")
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
     yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"

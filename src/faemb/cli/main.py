@@ -15,7 +15,7 @@ from faemb.cli.console import result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.help import CONTEXT, Command
-from faemb.cli.indexing import add, encode, fit, index, update
+from faemb.cli.indexing import add, encode, fit, index, relearn, update
 from faemb.cli.options import FAILED, PARTLY, expanded
 
 STOPPED = 130
@@ -36,7 +36,7 @@ app = typer.Typer(
     epilog="Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(index, search, add, remove, relocate, update, info, check, duplicates, export),
+    *(index, search, add, remove, relocate, update, relearn, info, check, duplicates, export),
     *(fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),

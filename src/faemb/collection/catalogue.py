@@ -14,15 +14,26 @@ from typing import Any, get_args
 import numpy as np
 
 from faemb.collection.database import connected, explained, opened
+from faemb.collection.layout import MODEL, InUse, relearned_model
 from faemb.errors import FormatError
 from faemb.runtime.storage import sync_folder
 
 FORMAT = "faemb-collection"
-VERSION = 2
+VERSION = 3
 _USED_SLOTS, _USED_BYTES = "used slots", "used bytes"
 _IDS_AT_ONCE = 500
+_NEXT = ("next_generation", "next_model", "next_learned_from")
+_TO_STAGE = (
+    "features > 0 and offset is not null and"
+    " not exists (select 1 from staged where staged.id = images.id and staged.offset = images.offset)"
+)
 
-_SCHEMA = """
+ADDED_IN_VERSION_3 = (
+    "create table staged (id integer primary key, slot integer not null unique, vector_crc integer not null,"
+    " offset integer not null) strict",
+    "create table removed (path text primary key) strict",
+)
+_SCHEMA = f"""
 create table about (name text primary key, value text not null) strict;
 create table folders (path text primary key) strict;
 create table images (
@@ -44,7 +55,11 @@ create index by_waiting on images (id) where slot is null and features > 0;
 create table unreadable (
     path text primary key, bytes integer not null, changed integer not null, reason text not null
 ) strict;
+{"; ".join(ADDED_IN_VERSION_3)};
 """
+# staged: vectors of the next generation, while the model is learned again. A row counts while its image's features lie
+# at the same offset: those of an image that has changed lie elsewhere.
+# removed: images that are passed over when they are found in a folder.
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,16 @@ class Seen:
 
     bytes: int
     changed: int
+
+
+@dataclass(frozen=True)
+class Relearning:
+    """A new model that has been learned, and which is encoding the images of its generation."""
+
+    generation: int
+    model: str
+    """Its fingerprint."""
+    learned_from: int
 
 
 class Catalogue:
@@ -147,9 +172,26 @@ class Catalogue:
     def generation(self) -> int:
         return int(self.about()["generation"])
 
+    def in_use(self) -> InUse:
+        """The files that this catalogue names."""
+        about, coming = self.about(), self.relearning()
+        model = about.get("model_file", MODEL)
+        if coming is None:
+            return InUse(int(about["generation"]), model)
+        return InUse(int(about["generation"]), model, coming.generation, relearned_model(coming.generation))
+
+    def learned_from(self) -> int | None:
+        """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
+        number = self.about().get("learned_from", "")
+        return int(number) if number.isdecimal() else None
+
     def set(self, name: str, value: str) -> None:
         """Change one value of `about`."""
         self.run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)
+
+    def _drop(self, *names: str) -> None:
+        for name in names:
+            self.run("delete from about where name = ?", name)
 
     def folders(self) -> list[str]:
         return [path for (path,) in self._all("select path from folders order by path")]
@@ -230,8 +272,11 @@ class Catalogue:
 
     def waiting(self, most: int, most_features: int) -> list[Entry]:
         """The next images to encode: at most `most`, with at most `most_features` in all, but at least one."""
-        chosen = "select id from images where slot is null and features > 0 and offset is not null order by id limit ?"
-        entries = list(self.entries(f"id in ({chosen})", most))
+        return self._portion("slot is null and features > 0 and offset is not null", (), most, most_features)
+
+    def _portion(self, condition: str, values: tuple[int, ...], most: int, most_features: int) -> list[Entry]:
+        chosen = f"select id from images where {condition} order by id limit ?"  # noqa: S608
+        entries = list(self.entries(f"id in ({chosen})", *values, most))
         total = np.cumsum([entry.features for entry in entries])
         return entries[: max(1, int(np.searchsorted(total, most_features, side="right")))]
 
@@ -294,6 +339,62 @@ class Catalogue:
         for name, count in ((_USED_SLOTS, slots), (_USED_BYTES, offsets)):
             if count is not None:
                 self.set(name, str(count))
+
+    # Vectors of a model that was learned again.
+
+    def relearning(self) -> Relearning | None:
+        """The one that is under way, or was interrupted."""
+        about = self.about()
+        values = [about.get(name, "") for name in _NEXT]
+        if not values[0].isdecimal() or not values[2].isdecimal():
+            return None
+        return Relearning(int(values[0]), values[1], int(values[2]))
+
+    def begin_relearning(self, coming: Relearning) -> None:
+        """Record a new model; nothing is encoded with it yet."""
+        self.run("delete from staged")
+        for name, value in zip(_NEXT, (coming.generation, coming.model, coming.learned_from), strict=True):
+            self.set(name, str(value))
+
+    def stage(self, entry: Entry, slot: int, crc: int) -> None:
+        """Record the vector of the next generation of an image."""
+        self.run("insert or replace into staged values (?, ?, ?, ?)", entry.id, slot, crc, entry.offset)
+
+    def next_staged_slot(self) -> int:
+        return int(self._one("select coalesce(max(slot) + 1, 0) from staged"))
+
+    def unstaged(self, after: int, most: int, most_features: int) -> list[Entry]:
+        """The next images after an id to encode for the next generation, as `waiting` gives those of this one."""
+        return self._portion(f"id > ? and {_TO_STAGE}", (after,), most, most_features)
+
+    def count_unstaged(self) -> int:
+        return self.count(_TO_STAGE)
+
+    def end_relearning(self, coming: Relearning) -> None:
+        """The new model and its vectors take the place of the old ones."""
+        self.run("update images set slot = null, vector_crc = null")
+        self.run(
+            "update images set (slot, vector_crc) = (select staged.slot, staged.vector_crc from staged"
+            " where staged.id = images.id and staged.offset = images.offset) where features > 0"
+        )
+        self.set("generation", str(coming.generation))
+        self.set("model", coming.model)
+        self.set("model_file", relearned_model(coming.generation))
+        self.set("learned_from", str(coming.learned_from))
+        self.use(slots=self.next_staged_slot())
+        self.run("delete from staged")
+        self._drop(*_NEXT)
+
+    # Images that were removed, and that are passed over when they are found in a folder.
+
+    def removed(self) -> frozenset[str]:
+        return frozenset(path for (path,) in self._all("select path from removed"))
+
+    def add_removed(self, path: str) -> None:
+        self.run("insert or ignore into removed values (?)", path)
+
+    def forget_removed(self, path: str) -> None:
+        self.run("delete from removed where path = ?", path)
 
     def _used(self, name: str) -> int:
         return int(self.about().get(name, "0"))

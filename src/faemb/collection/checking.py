@@ -11,6 +11,7 @@ from pathlib import Path
 
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.current_model import CurrentModel
 from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
@@ -39,12 +40,12 @@ class Fault:
         return self.features or self.entry.offset is None
 
 
-def faults(layout: Layout, catalogue: Catalogue, model: Model) -> Iterator[Fault]:
+def faults(current: CurrentModel) -> Iterator[Fault]:
     """Images whose data does not match its checksums; another process may change the collection meanwhile."""
-    with catalogue.snapshot():
-        generation, entries = catalogue.generation(), list(catalogue.entries())
+    with current.snapshot() as model:
+        generation, entries = current.catalogue.generation(), list(current.catalogue.entries())
     for entry in entries:
-        found = _confirmed(layout, catalogue, model, (generation, entry))
+        found = _confirmed(current, model, (generation, entry))
         if found is not None:
             yield found
 
@@ -54,13 +55,13 @@ def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
     return [path for path in layout.indexes(catalogue.generation()) if not is_undamaged(path)]
 
 
-def repair(writer: Writer, model: Model, jobs: int | None) -> list[str]:
+def repair(writer: Writer, current: CurrentModel, jobs: int | None) -> list[str]:
     """Compute damaged data again from undamaged data; a sentence for each image.
 
     Lost features whose file cannot be read are forgotten if the image has its vector; an image with neither is removed.
     If this is stopped, the next repair continues.
     """
-    found = list(faults(writer.layout, writer.catalogue, model))
+    model, found = current.get(), list(faults(current))
     if found:
         _drop(writer, found)
         lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
@@ -102,11 +103,11 @@ def _drop(writer: Writer, found: Sequence[Fault]) -> None:
                 writer.catalogue.forget_vector(fault.entry.id)
 
 
-def _confirmed(layout: Layout, catalogue: Catalogue, model: Model, known: tuple[int, Entry]) -> Fault | None:
-    """A fault counts only if the catalogue still has the same entry: compaction may have moved the data meanwhile."""
-    while (found := _compared(layout, model, *known)) is not None:
-        with catalogue.snapshot():
-            generation, entry = catalogue.generation(), catalogue.entry(found.entry.path)
+def _confirmed(current: CurrentModel, model: Model, known: tuple[int, Entry]) -> Fault | None:
+    """A fault counts only if the catalogue still has the same entry: the data may have been replaced meanwhile."""
+    while (found := _compared(current.layout, model, *known)) is not None:
+        with current.snapshot() as model:
+            generation, entry = current.catalogue.generation(), current.catalogue.entry(found.entry.path)
         if entry is None or (generation, entry) == known:
             return found if entry is not None else None
         known = generation, entry

@@ -11,25 +11,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import NamedTuple, cast
 
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
+from faemb.collection.current_model import CurrentModel
+from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
-from faemb.collection.migration import layout_of, migrate, require_format, wrong_model
+from faemb.collection.layout import MODEL, Layout
+from faemb.collection.migration import fingerprint_in, migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
+from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher
-from faemb.collection.sources import Images, as_list, images_in, is_below, is_gone
+from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
 from faemb.errors import FaembError, Fault, FormatError, InputError
@@ -50,21 +53,19 @@ class Collection:
 
     def __init__(self, folder: AnyPath, *, device: str = "cpu") -> None:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
-        layout = Layout(folder)
-        if not layout.catalogue.is_file():
+        self.layout = Layout(folder)
+        if not self.layout.catalogue.is_file():
             raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {typed(folder)}")
-        self._catalogue = Catalogue(layout.catalogue)
+        self._catalogue = Catalogue(self.layout.catalogue)
         try:
-            require_format(layout, self._catalogue)
-            self.migrated = migrate(layout, self._catalogue)
-            self.layout = layout_of(layout, self._catalogue)
+            require_format(self.layout, self._catalogue)
+            self.migrated = migrate(self.layout, self._catalogue)
         except FaembError:
             self._catalogue.close()
             raise
         self._about = self._catalogue.about()
-        self._device = device
-        self._model: Model | None = None
-        self._reader = Reader(self.layout, self._catalogue, lambda: self.model)
+        self._current = CurrentModel(self.layout, self._catalogue, device)
+        self._reader = Reader(self._current)
         self._thumbnails = Thumbnails(self.layout.thumbnails)
         self._searcher = Searcher(self._reader, self._about["index"])
 
@@ -76,23 +77,28 @@ class Collection:
     def create(
         cls, folder: AnyPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
     ) -> "Collection":
-        """A new collection; a model that is not fitted learns from the first images that are added."""
+        """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
         layout = Layout(folder)
+        if not layout.catalogue.exists() and (strangers := layout.strangers()):
+            raise InputError(_not_its_own(layout, strangers))
         make_folder(layout.folder)
         with only_writer(layout):
             if layout.catalogue.exists():
                 raise InputError(
                     f"there is a collection at {folder} already; add to it with: faemb add {typed(folder)} IMAGES"
                 )
-            fingerprint = model.save(layout.model)
+            if layout.model().exists() and not _is_the_same(layout.model(), model):
+                raise InputError(_not_its_own(layout, [MODEL]))
+            fingerprint = model.save(layout.model())
             about = {
                 "format": FORMAT,
                 "version": str(VERSION),
                 "generation": "1",
                 "model": fingerprint if model.is_fitted else "",
                 "asked": fingerprint,
+                "learned_from": "0" if model.is_fitted else "",
                 "keep_features": str(int(keep_features)),
                 "index": index,
             }
@@ -133,20 +139,24 @@ class Collection:
     @property
     def model(self) -> Model:
         """The model, read when it is first needed; an error if it is not the one that encoded the images."""
-        expected = self._catalogue.about()["model"]
-        if self._model is None or (expected and not self._model.is_fitted):
-            model = Model.load(self.layout.model, device=self._device)
-            if expected and model.fingerprint != expected:
-                raise FormatError(wrong_model(self.layout))
-            self._model = model
-        return self._model
+        return self._current.get()
 
     # Changing.
 
-    def add(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
+    def add(
+        self,
+        images: Images,
+        *,
+        relearn: bool = True,
+        jobs: int | None = None,
+        progress: Progress | None = None,
+        notice: Notice | None = None,
+    ) -> Report:
         """Add files and folders; folders are remembered for `update`. Unchanged images are skipped.
 
-        `images_in(images, exclude)` leaves files out, here and in every `update`.
+        `images_in(images, exclude)` leaves files out, here and in every `update`. Images that were removed stay out if
+        they are found in a folder, and come back if their files are given. If `relearn`, a model that the collection
+        has outgrown is learned again; `notice` gets a sentence before that.
         """
         sources = images_in(images, kind=self._kind)
         with self._changing(progress) as writer:
@@ -154,7 +164,9 @@ class Collection:
                 for folder in sources.folders:
                     self._catalogue.add_folder(self.layout.name_of(folder))
                     exclude(self._catalogue, self.layout.name_of(folder), sources.exclude)
-            return self._added(writer, sources.found, jobs)
+                for file in sources.files:
+                    self._catalogue.forget_removed(self.layout.name_of(file))
+            return self._added(writer, sources.found, jobs, _Growth(relearn, notice))
 
     def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
@@ -166,8 +178,32 @@ class Collection:
         report.seconds = time.monotonic() - start
         return report
 
-    def update(self, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
-        """Search the remembered folders again: new, changed and deleted images."""
+    def relearn(self, *, progress: Progress | None = None, notice: Notice | None = None) -> Report:
+        """Learn the model again, with its settings, from the stored local features, and encode all images with it.
+
+        Until that is complete, searches use the old model. If this is stopped, the next call, or `add`, continues.
+        """
+        start, report = time.monotonic(), Report()
+        self._reader.require_fitted()
+        with self._changing(progress) as writer:
+            self._relearn(writer, report, notice or _unheard)
+            self._compact_if_due(writer)
+        report.seconds = time.monotonic() - start
+        return report
+
+    def update(
+        self,
+        *,
+        allow_removing: bool = False,
+        relearn: bool = True,
+        jobs: int | None = None,
+        progress: Progress | None = None,
+        notice: Notice | None = None,
+    ) -> Report:
+        """Search the remembered folders again: new, changed and deleted images.
+
+        If so many images are gone that a drive may be disconnected, they are kept, unless `allow_removing`.
+        """
         folders = self._folders()
         missing = [str(folder) for folder in folders if not folder.is_dir()]
         if missing:
@@ -179,9 +215,13 @@ class Collection:
         kind = self._kind
         found = merged(find_images([folder], patterns, kind) for folder, patterns in self._excluded().items())
         with self._changing(progress) as writer:
-            report = self._added(writer, found, jobs)
+            before = self._catalogue.hashes().keys()
+            report = self._added(writer, found, jobs, _Growth(relearn, notice))
             if not found.unreadable:  # else an image that was not found may still exist
-                report.removed += writer.remove(self._deleted(found, folders))
+                known = before & self._catalogue.hashes().keys()
+                gone = deleted(self.layout, self._catalogue, found, folders)
+                report.kept = [] if allow_removing else list(doubts(self.layout, known, gone, folders))
+                report.removed += writer.remove([] if report.kept else gone)
                 self._compact_if_due(writer)
             return report
 
@@ -192,44 +232,60 @@ class Collection:
             return relocate(self.layout, self._catalogue, *places)
 
     def remove(self, images: AnyPath | Iterable[AnyPath]) -> int:
-        """Remove images by path, or all images below a folder; returns their number."""
-        places = as_list(images)
+        """Remove images by path, or all images below a folder; returns their number.
+
+        `update` does not bring them back: a folder is forgotten, and images are passed over in folders. `add` does, if
+        it is given the file of an image, or a folder that was forgotten.
+        """
         with self._changing(None) as writer:
-            names = [name for place in places for name in self._names_below(place)]
-            removed = writer.remove(dict.fromkeys(names), folders=map(self.layout.name_of, places))
+            removed = writer.take_out(departure(self.layout, self._catalogue, as_list(images)))
             self._compact_if_due(writer)
         return removed
 
-    def _names_below(self, place: AnyPath) -> list[str]:
-        root = os.path.abspath(place)
-        inside = [name for name in self._catalogue.seen() if is_below(self.layout.path_of(name), root)]
-        if not inside and self.layout.name_of(place) not in self._catalogue.folders():
-            raise InputError(f"{place} is not in the collection {self.layout.folder}")
-        return inside
+    def kept_out(self) -> list[Path]:
+        """Images that were removed, and that are passed over when they are found in a folder."""
+        return sorted(map(self.layout.path_of, self._catalogue.removed()))
 
-    def _deleted(self, found: Found, folders: Sequence[Path]) -> list[str]:
-        """Images of the collection below the folders whose files do not exist any more."""
-        here = {self.layout.name_of(path) for path in found.images}
-        missing = {name: self.layout.path_of(name) for name in self._catalogue.seen() if name not in here}
-        return [
-            name
-            for name, path in missing.items()
-            if any(is_below(path, str(folder)) for folder in folders) and is_gone(path)
-        ]
-
-    def _added(self, writer: Writer, found: Found, jobs: int | None) -> Report:
+    def _added(self, writer: Writer, found: Found, jobs: int | None, growth: "_Growth") -> Report:
         start, report = time.monotonic(), _report_on(found)
-        gather(writer, found.images, self.model, jobs, report)
+        before = learnable(self._catalogue)
+        gather(writer, self._welcome(found.images, report), self.model, jobs, report)
         if not self.model.is_fitted:
             self._learn(writer)
+        elif growth.wanted and is_due(self._catalogue):
+            self._grow(writer, report, growth.notice or _unheard, before)
         writer.encode_waiting(self.model)
         report.seconds = time.monotonic() - start
         return report
 
+    def _welcome(self, images: Sequence[Path], report: Report) -> list[Path]:
+        """Without those that were removed before."""
+        removed = self._catalogue.removed()
+        kept = [image for image in images if not removed or self.layout.name_of(image) not in removed]
+        report.kept_out = len(images) - len(kept)
+        return kept
+
     def _learn(self, writer: Writer) -> None:
-        model, self._model = self.model, None  # read again if it fails, since it may be partly fitted
-        writer.learn(model)
-        self._model = model
+        model = self.model
+        self._current.forget()  # read again if learning fails, since it may be partly fitted
+        self._current.keep(model, writer.learn(model))
+
+    def _grow(self, writer: Writer, report: Report, notice: Notice, before: int) -> None:
+        """Learn the model again if that is possible; `before` is the number of images to learn from before a change."""
+        hindrance = obstacle(writer)
+        if hindrance is not None:
+            if not is_outgrown(self._catalogue.learned_from(), before):  # said once
+                notice(f"the collection has outgrown its model; {hindrance}")
+            return
+        try:
+            self._relearn(writer, report, notice)
+        except (InputError, FormatError) as error:  # the images are added all the same, with the old model
+            notice(f"the model was not learned again: {error}")
+
+    def _relearn(self, writer: Writer, report: Report, notice: Notice) -> None:
+        done = relearn(writer, self.model, notice)
+        self._current.keep(done.model, done.fingerprint)
+        report.relearned_from = done.learned_from
 
     def _compact_if_due(self, writer: Writer) -> None:
         if writer.compaction_is_due():
@@ -334,6 +390,9 @@ class Collection:
             dimension=model.dimension if model.is_fitted else 0,
             index=self._about["index"],
             excluded={str(folder): patterns for folder, patterns in self._excluded().items() if patterns},
+            learned_from=self._catalogue.learned_from(),
+            relearning_is_due=is_due(self._catalogue),
+            removed=len(self._catalogue.removed()),
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:
@@ -374,19 +433,45 @@ class Collection:
             for path in indexes:
                 path.unlink(missing_ok=True)
         else:
-            images = [str(fault) for fault in faults(self.layout, self._catalogue, self.model)]
+            images = [str(fault) for fault in faults(self._current)]
             images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
-        model = self.model
         with self._changing(progress) as writer:
-            return repair(writer, model, jobs) + repair_thumbnails(writer, jobs)
+            return repair(writer, self._current, jobs) + repair_thumbnails(writer, jobs)
+
+
+class _Growth(NamedTuple):
+    """Whether to learn a model again that the collection has outgrown, and who is told."""
+
+    wanted: bool
+    notice: Notice | None
+
+
+def _unheard(sentence: str) -> None:
+    pass
 
 
 def _report_on(found: Found) -> Report:
     """The report of a change, as it begins: what the search has met."""
     return Report(failed=list(found.unreadable), passed_over=by_suffix(found.others))
+
+
+def _is_the_same(file: Path, model: Model) -> bool:
+    """Whether a file holds this model, as an interrupted creation of the same collection has saved it."""
+    try:
+        return fingerprint_in(file) == model.fingerprint
+    except FormatError:
+        return False
+
+
+def _not_its_own(layout: Layout, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return (
+        f"the folder {layout.folder} holds files that do not belong to a collection: {shown}; "
+        f"give a new folder, such as {typed(layout.folder)}.faemb"
+    )
 
 
 def _size(path: Path) -> int:

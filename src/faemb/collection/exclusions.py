@@ -4,7 +4,7 @@ One entry of the catalogue's `about` holds them as JSON: stored name of the fold
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from faemb.collection.catalogue import Catalogue
 from faemb.errors import FormatError
@@ -28,4 +28,10 @@ def exclude(catalogue: Catalogue, folder: str, patterns: Sequence[str]) -> None:
     held = {name: known for name, known in excluded(catalogue).items() if name != folder}
     if patterns:
         held[folder] = list(patterns)
+    catalogue.set(_ENTRY, json.dumps(held))
+
+
+def rename_excluded(catalogue: Catalogue, names: Mapping[str, str]) -> None:
+    """Keep the patterns of folders that have new names, in a change of the catalogue."""
+    held = {names.get(folder, folder): patterns for folder, patterns in excluded(catalogue).items()}
     catalogue.set(_ENTRY, json.dumps(held))

@@ -1,8 +1,8 @@
 """Names of the files in a collection's folder, and names of images in its catalogue.
 
 catalogue.sqlite       the catalogue: images, and where their data lies
-model.faemb            extractor and encoder
-vectors-G.f32          vectors, one slot per image; G is the generation, the number of compactions plus 1
+model.faemb            extractor and encoder; model-generation-G.faemb if it was learned again
+vectors-G.f32          vectors, one slot per image; G is the generation: it counts compactions and relearnings
 features-G.bin         packed local features, one image after the other
 thumbnails.sqlite      small JPEGs, by the hash of the image file
 KIND-G-N.faiss         an index of the first N slots, rebuilt when it is missing
@@ -12,6 +12,7 @@ writer.lock            locked by the one process that changes the collection
 import os
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from faemb.runtime.storage import CATALOGUE
@@ -21,24 +22,35 @@ THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"
 
 _GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
+_MODELS = re.compile(r"model(?:-format-2|-generation-\d+)?\.faemb")
 _UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)|thumbnails\.new(?:-wal|-shm)?")
 """Temporary files, and files of format version 1. Other files in the folder belong to the user and are kept."""
+_BEFORE_ITS_CATALOGUE = re.compile(rf"{re.escape(LOCK)}|catalogue\.new.*|\..*")
+"""Files of a creation that was interrupted, beside the model; hidden files, which are no images, do not matter."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")
 
 
+@dataclass(frozen=True)
+class InUse:
+    """The files that a catalogue names: those of a generation, and of the next one while the model is learned again."""
+
+    generation: int
+    model: str
+    next_generation: int | None = None
+    next_model: str | None = None
+
+
 class Layout:
-    def __init__(self, folder: str | os.PathLike[str], model: str = MODEL) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = _resolved(Path(os.path.abspath(folder)))
-        self._model = model
 
     @property
     def catalogue(self) -> Path:
         return self.folder / CATALOGUE
 
-    @property
-    def model(self) -> Path:
-        return self.folder / self._model
+    def model(self, name: str = MODEL) -> Path:
+        return self.folder / name
 
     @property
     def lock(self) -> Path:
@@ -62,13 +74,20 @@ class Layout:
             path for path in sorted(self.folder.glob(f"*-{generation}-*.faiss")) if _GENERATION.fullmatch(path.name)
         ]
 
-    def stale(self, generation: int) -> list[Path]:
-        """Files left behind by an earlier generation or format version, or by a process that was killed."""
-        return [path for path in self.folder.iterdir() if self._is_stale(path.name, generation)]
+    def strangers(self) -> list[str]:
+        """Names of files, before there is a catalogue, that no interrupted creation can have left."""
+        if not self.folder.is_dir():
+            return []
+        names = sorted(path.name for path in self.folder.iterdir())
+        return [name for name in names if name != MODEL and not _BEFORE_ITS_CATALOGUE.fullmatch(name)]
 
-    def sweep(self, generation: int) -> None:
+    def stale(self, used: InUse) -> list[Path]:
+        """Files left behind by an earlier generation or format version, or by a process that was killed."""
+        return [path for path in self.folder.iterdir() if _is_stale(path.name, used)]
+
+    def sweep(self, used: InUse) -> None:
         """Delete stale files."""
-        for leftover in self.stale(generation):
+        for leftover in self.stale(used):
             with suppress(OSError):  # some systems refuse to delete a file that is being read: next time
                 leftover.unlink()
 
@@ -87,13 +106,19 @@ class Layout:
         """The file that has this stored name."""
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
 
-    def _is_stale(self, name: str, generation: int) -> bool:
-        if name == MODEL:
-            return self._model != MODEL
-        of_generation = _GENERATION.fullmatch(name)
-        if of_generation is not None:
-            return str(generation) not in of_generation.groups()
-        return _UNUSED.fullmatch(name) is not None
+
+def relearned_model(generation: int) -> str:
+    """Name of the file of a model that was learned for this generation."""
+    return f"model-generation-{generation}.faemb"
+
+
+def _is_stale(name: str, used: InUse) -> bool:
+    if _MODELS.fullmatch(name):
+        return name not in (used.model, used.next_model)
+    of_generation = _GENERATION.fullmatch(name)
+    if of_generation is not None:
+        return not {str(used.generation), str(used.next_generation)} & set(of_generation.groups())
+    return _UNUSED.fullmatch(name) is not None
 
 
 def _resolved(folder: Path) -> Path:

@@ -5,6 +5,7 @@ catalogue names them when the transaction commits, and only then are the old fil
 leaves the old collection or the new one.
 
     1 -> 2    short vectors and binary codes are part of an index and are not stored for each image
+    2 -> 3    the model can be learned again; images that were removed are remembered
 """
 
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
+from faemb.collection.catalogue import ADDED_IN_VERSION_3, FORMAT, VERSION, Catalogue
+from faemb.collection.current_model import wrong_model
 from faemb.collection.layout import MODEL, Layout
 from faemb.collection.model import Model
 from faemb.collection.writing import only_writer
@@ -48,7 +50,7 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
                 version = _version(catalogue)  # another process may have converted it meanwhile
                 for step in range(version, VERSION):
                     STEPS[step](layout, catalogue)
-            layout_of(layout, catalogue).sweep(int(catalogue.about()["generation"]))
+            layout.sweep(catalogue.in_use())
     except FormatError:
         raise
     except FaembError as error:
@@ -59,21 +61,16 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
     return f"{layout.folder} was converted from format version {version} to {VERSION}" if version < VERSION else None
 
 
-def layout_of(layout: Layout, catalogue: Catalogue) -> Layout:
-    """With the model file that the catalogue names."""
-    return Layout(layout.folder, catalogue.about().get("model_file", MODEL))
-
-
 def _version(catalogue: Catalogue) -> int:
     return int(catalogue.about()["version"])
 
 
 def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
     about = catalogue.about()
-    source, name = layout.folder / MODEL, "model-format-2.faemb"
-    before = _fingerprint_in(source)
+    source, name = layout.model(MODEL), "model-format-2.faemb"
+    before = fingerprint_in(source)
     if about["model"] not in ("", before):
-        raise FormatError(wrong_model(layout))
+        raise FormatError(wrong_model(source))
     after = Model.load(source).save(layout.folder / name)
     for index in layout.indexes(int(about["generation"])):
         with suppress(OSError):  # an index of stored short vectors or codes; a reader recognises and replaces it
@@ -87,18 +84,20 @@ def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
     catalogue.set("version", "2")
 
 
-STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2}
+def _from_2_to_3(layout: Layout, catalogue: Catalogue) -> None:
+    for statement in ADDED_IN_VERSION_3:
+        catalogue.run(statement)
+    about = catalogue.about()
+    given = about["model"] == about["asked"]
+    catalogue.set("learned_from", "0" if given else "")  # of how many images was not recorded
+    catalogue.set("version", "3")
+
+
+STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
 """Each converts a collection of its version to the next one, inside a transaction."""
 
 
-def wrong_model(layout: Layout) -> str:
-    return (
-        f"{layout.model} is not the model that encoded this collection; "
-        "restore the right file, or index the images again"
-    )
-
-
-def _fingerprint_in(path: Path) -> str:
+def fingerprint_in(path: Path) -> str:
     """As the file states it; `Model.load` verifies the content."""
     try:
         with safe_open(path, framework="numpy") as file:

@@ -1,6 +1,6 @@
 """A collection in one state: which slots are in use, and their vectors, memory mapped."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
+from faemb.collection.current_model import CurrentModel
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
@@ -31,6 +32,8 @@ _DECIMALS = 5
 @dataclass(frozen=True)
 class View:
     layout: Layout
+    model: Model
+    """The model that has made the vectors, and that must encode queries."""
     generation: int
     slots: Int[np.ndarray, " n"]
     """Slots in use, ascending."""
@@ -50,7 +53,7 @@ class View:
             generation = catalogue.generation()
             slots, ids = catalogue.live()
             vectors = vector_file(layout, generation, model).rows(catalogue.next_slot())
-        return cls(layout, generation, slots, ids, vectors)
+        return cls(layout, model, generation, slots, ids, vectors)
 
     @cached_property
     def position(self) -> Int[np.ndarray, " total"]:
@@ -132,14 +135,14 @@ class View:
 class Reader:
     """Reads a collection while other processes may change it."""
 
-    def __init__(self, layout: Layout, catalogue: Catalogue, model: Callable[[], Model]) -> None:
-        self.layout, self.catalogue = layout, catalogue
+    def __init__(self, model: CurrentModel) -> None:
+        self.layout, self.catalogue = model.layout, model.catalogue
         self._model = model
         self._view: tuple[tuple[int, int], View] | None = None
 
     @property
     def model(self) -> Model:
-        return self._model()
+        return self._model.get()
 
     @contextmanager
     def view(self) -> Iterator[View]:
@@ -154,7 +157,7 @@ class Reader:
                 except FormatError:
                     snapshot.close()
                     if self.catalogue.generation() == generation:
-                        raise  # else compaction has just replaced the files
+                        raise  # else another process has just replaced the files
             yield view
 
     def features(self, image: Path) -> LocalFeatures:
@@ -169,7 +172,7 @@ class Reader:
                 return stored_features(self.layout.features(generation), entry)
             except FormatError:
                 if self.catalogue.generation() == generation:
-                    raise  # else compaction has just replaced the file
+                    raise  # else another process has just replaced the file
 
     def paths(self, view: View) -> list[Path]:
         """The file of each image of a view, in the order of its slots."""

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from faemb.collection.catalogue import Catalogue
+from faemb.collection.exclusions import rename_excluded
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.sources import is_below
 from faemb.errors import InputError
 
-_TABLES = ("images", "folders", "unreadable")
+_TABLES = ("images", "folders", "unreadable", "removed")
 """Tables of the catalogue that hold paths."""
 _MOVING = "\0\0"
 """Begins no stored name. All names are freed before new ones are given: a new name may be the old one of another."""
@@ -31,6 +32,7 @@ def relocate(layout: Layout, catalogue: Catalogue, old: Path, new: Path) -> int:
             catalogue.rename_all(table, {_MOVING + renamed: renamed for renamed in names.values()})
         for name in after["images"].values():
             catalogue.forget_unreadable(name)
+        rename_excluded(catalogue, after["folders"])
     return len(after["images"])
 
 

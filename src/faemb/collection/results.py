@@ -45,3 +45,9 @@ class Info:
     index: str
     excluded: dict[str, list[str]]
     """Folders that leave files out, with their shell patterns."""
+    learned_from: int | None
+    """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
+    relearning_is_due: bool
+    """The collection has outgrown its model, or learning it again was interrupted; run `faemb relearn`."""
+    removed: int
+    """Images that were removed, and that `update` passes over."""

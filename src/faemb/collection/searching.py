@@ -81,7 +81,7 @@ class Searcher:
         kind: type[Backend] | None,
     ) -> list[list[Hit]]:
         """Per query, best first; none for a query without local features."""
-        found = view.search(self._reader.model.encode([query.descriptors for query in queries]), top, kind)
+        found = view.search(view.model.encode([query.descriptors for query in queries]), top, kind)
         least = -np.inf if threshold is None else threshold
         wanted = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query) > 0] for query in queries])
         names = self._reader.catalogue.paths(set(view.ids[found.rows[wanted]].tolist()))

@@ -12,9 +12,10 @@ from faemb.runtime.storage import AnyPath
 
 
 class Sources(NamedTuple):
-    """Given folders, and the images found in them and among the given files."""
+    """Given folders, given files, and the images found in them."""
 
     folders: list[Path]
+    files: list[Path]
     found: Found
     exclude: tuple[str, ...] = ()
     """Shell patterns of what was left out of the folders."""
@@ -41,7 +42,8 @@ def images_in(images: Images, exclude: Sequence[str] = (), kind: Kind | None = N
     chosen = kind or _kind_in(places)
     _require_kind(places, chosen)
     found = find_some(places, exclude, chosen)
-    return Sources([place for place in map(Path, places) if place.is_dir()], found, tuple(exclude), chosen)
+    files, folders = _divided(places)
+    return Sources(folders, files, found, tuple(exclude), chosen)
 
 
 def _kind_in(places: Sequence[AnyPath]) -> Kind:

@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from jaxtyping import Float
 
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.departing import Departure
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.slots import write_at
@@ -50,6 +51,12 @@ class Report:
     passed_over: dict[str, int] = field(default_factory=dict)
     """Number of files in the folders that are not images, by suffix."""
     seconds: float = 0.0
+    relearned_from: int = 0
+    """Number of images from which the model has learned again; 0 if it has not."""
+    kept_out: int = 0
+    """Images in folders that were removed from the collection before, and stay so."""
+    kept: list[str] = field(default_factory=list)
+    """A sentence for each reason why images whose files are gone were not removed."""
 
 
 @contextmanager
@@ -89,15 +96,25 @@ class Writer:
         self.layout, self.catalogue = layout, catalogue
         self.progress = progress or silent
         self.thumbnails = Thumbnails(layout.thumbnails)
-        about = catalogue.about()
-        self.generation = int(about["generation"])
-        self._keep_features = about["keep_features"] != "0"
-        layout.sweep(self.generation)
+        self.generation = catalogue.generation()
+        self.keep_features = catalogue.about()["keep_features"] != "0"
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Delete files that the catalogue does not name."""
+        self.layout.sweep(self.catalogue.in_use())
 
     # Learning and encoding.
 
-    def learn(self, model: Model) -> None:
-        """Fit the model on a sample of the images that have local features, and save it.
+    def learn(self, model: Model) -> str:
+        """Fit the model on images of the collection, and save it; returns its fingerprint."""
+        learned_from = self.fit(model)
+        with self.catalogue.change():
+            self.catalogue.set("learned_from", str(learned_from))  # if it is not saved, it is learned anew
+        return model.save(self.layout.model(self.catalogue.in_use().model))
+
+    def fit(self, model: Model) -> int:
+        """Fit the model on a sample of the images that have local features; returns the size of the sample.
 
         The sample depends on the images' names and not on their order.
         """
@@ -106,7 +123,7 @@ class Writer:
             raise InputError("none of the images has local features; a model cannot learn from them")
         chosen = np.random.default_rng(model.encoder.seed).permutation(len(entries))[:LEARNING_IMAGES]
         model.fit((self.features(entries[i]).descriptors for i in np.sort(chosen)), progress=self.progress)
-        model.save(self.layout.model)
+        return len(chosen)
 
     def encode_waiting(self, model: Model) -> None:
         """Encode all images that have no vector yet, and compact if that is due."""
@@ -114,7 +131,7 @@ class Writer:
             with self.catalogue.change():
                 self.catalogue.set("model", model.fingerprint)  # from now on every other model is refused
         self.encode(model)
-        if not self._keep_features:
+        if not self.keep_features:
             with self.catalogue.change():
                 self.catalogue.forget_features("offset is not null and slot is not null")
         if self.compaction_is_due():
@@ -141,20 +158,34 @@ class Writer:
     def features(self, entry: Entry) -> LocalFeatures:
         return stored_features(self.layout.features(self.generation), entry)
 
-    def remove(self, names: Iterable[str], folders: Iterable[str] = ()) -> int:
-        """Remove images by stored name, and forget folders; returns the number of images removed."""
-        removed = 0
+    def remove(self, names: Iterable[str]) -> int:
+        """Remove images by stored name; returns their number."""
         with self.catalogue.change():
-            for name in names:
-                removed += self.catalogue.remove(name)
-                self.catalogue.forget_unreadable(name)
-            for folder in folders:
+            return self._remove(names)
+
+    def take_out(self, departure: Departure) -> int:
+        """Remove images and forget folders, for good; returns the number of images removed."""
+        with self.catalogue.change():
+            for folder in departure.folders:
                 self.catalogue.remove_folder(folder)
+            for name in departure.let_in:
+                self.catalogue.forget_removed(name)
+            for name in departure.kept_out:
+                self.catalogue.add_removed(name)
+            return self._remove(departure.images)
+
+    def _remove(self, names: Iterable[str]) -> int:
+        removed = 0
+        for name in names:
+            removed += self.catalogue.remove(name)
+            self.catalogue.forget_unreadable(name)
         return removed
 
     # Compaction.
 
     def compaction_is_due(self) -> bool:
+        if self.catalogue.relearning() is not None:
+            return False  # both need the next generation; afterwards it is due again
         slots = self.catalogue.free_slot()
         unused_slots = slots - self.catalogue.count("slot is not null")
         file = self.layout.features(self.generation)
@@ -172,14 +203,16 @@ class Writer:
         entries = list(self.catalogue.entries())
         by_slot = sorted((entry for entry in entries if entry.slot is not None), key=lambda entry: entry.slot or 0)
         fresh = self.generation + 1
-        self.layout.sweep(self.generation)
+        self.sweep()
         try:
+            for leftover in (self.layout.vectors(fresh), self.layout.features(fresh)):
+                leftover.unlink(missing_ok=True)  # it may be another name of a file that is in use
             if by_slot:
                 self._copy_vectors(by_slot, model, fresh)
             offsets, size = self._copy_features(entries, fresh)
             sync_folder(self.layout.folder)
         except OSError:
-            self.layout.sweep(self.generation)
+            self.sweep()
             return
         with self.catalogue.change():
             slots = {entry.id: slot for slot, entry in enumerate(by_slot)}
@@ -188,7 +221,7 @@ class Writer:
             self.catalogue.set("generation", str(fresh))
             self.catalogue.use(slots=len(by_slot), offsets=size)
         self.generation = fresh
-        self.layout.sweep(self.generation)
+        self.sweep()
         with suppress(FaembError, OSError):  # they are unused, and are deleted next time
             self.thumbnails.remove(self.thumbnails.contents() - {entry.hash for entry in entries})
 

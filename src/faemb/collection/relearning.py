@@ -1,0 +1,163 @@
+"""Learning the model of a collection again, after the collection has grown, from the local features that it keeps.
+
+A new model is fitted and saved under a name of its own. Batch by batch it encodes all images into the vector file of
+the next generation, and the catalogue notes them as staged. When all are staged, one transaction puts the new model and
+its vectors in the place of the old ones. Until then readers use the old ones. A process that is killed has lost one
+batch at most: the next one continues, and encodes again what has been changed meanwhile.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import NamedTuple
+
+from faemb.collection.catalogue import Catalogue, Relearning
+from faemb.collection.hints import typed
+from faemb.collection.layout import relearned_model
+from faemb.collection.model import Model
+from faemb.collection.stored import vector_file
+from faemb.collection.writing import LEARNING_IMAGES, Writer, explained
+from faemb.errors import FormatError, InputError
+from faemb.runtime.storage import sync_folder
+from faemb.sets import PORTION, PORTION_DESCRIPTORS
+
+GROWTH = 2
+"""A model is learned again when there are this many times as many images as it has learned from."""
+Notice = Callable[[str], None]
+"""Called with a sentence before long work that was not asked for begins, or about what should be done."""
+_WITH_FEATURES = "features > 0"
+_NOT_KEPT = "features > 0 and offset is null"
+
+
+class Relearned(NamedTuple):
+    model: Model
+    fingerprint: str
+    learned_from: int
+
+
+def is_outgrown(learned_from: int | None, images: int) -> bool:
+    """Whether a model that was learned from so few images should learn again from this many."""
+    return learned_from is not None and 0 < learned_from < LEARNING_IMAGES and images >= GROWTH * learned_from
+
+
+def learnable(catalogue: Catalogue) -> int:
+    """Number of images from which a model could learn."""
+    return catalogue.count(_WITH_FEATURES)
+
+
+def is_due(catalogue: Catalogue) -> bool:
+    """Whether the collection has outgrown its model, or learning again was interrupted."""
+    return catalogue.relearning() is not None or is_outgrown(catalogue.learned_from(), learnable(catalogue))
+
+
+def obstacle(writer: Writer) -> str | None:
+    """Why the model cannot be learned again, with the cure; None if it can."""
+    folder, lost = writer.layout.folder, writer.catalogue.count(_NOT_KEPT)
+    if not writer.keep_features:
+        return (
+            f"the model of {folder} cannot be learned again, because local features are not kept in it; "
+            "index the images into a new collection, without --no-features"
+        )
+    if lost:
+        return (
+            f"the model of {folder} cannot be learned again, because the local features of {lost} images are lost; "
+            f"restore their files and run: faemb check {typed(folder)} --repair, or take them out with: faemb remove"
+        )
+    return None
+
+
+def announcement(writer: Writer) -> str:
+    """What learning again is for, and what it costs."""
+    images = learnable(writer.catalogue)
+    if writer.catalogue.relearning() is not None:
+        left = writer.catalogue.count_unstaged()
+        return f"learning the model again was interrupted and continues: {left:,} of {images:,} images are not encoded"
+    return (
+        f"{history(writer.catalogue.learned_from(), images)}; it is learned again from "
+        f"{min(images, LEARNING_IMAGES):,}, and {images:,} images are encoded again, which needs no image file"
+    )
+
+
+def history(learned_from: int | None, images: int) -> str:
+    """From how many of the images the model has learned, in words."""
+    if learned_from is None:
+        return "it is not known from how many images the model has learned"
+    if learned_from == 0:
+        return "the model was given, and not learned from this collection"
+    return f"the model has learned from {learned_from:,} of {images:,} images"
+
+
+def relearn(writer: Writer, model: Model, notice: Notice) -> Relearned:
+    """Learn with the settings of `model` and encode all images, or continue where another process has stopped."""
+    hindrance = obstacle(writer)
+    if hindrance is not None:
+        raise InputError(hindrance)
+    notice(announcement(writer))
+    coming, fresh = _continued(writer, model) or _begun(writer, model)
+    _stage(writer, fresh, coming)
+    _switch(writer, coming)
+    return Relearned(fresh, coming.model, coming.learned_from)
+
+
+def _continued(writer: Writer, model: Model) -> tuple[Relearning, Model] | None:
+    """The interrupted relearning; None if there is none that is of use."""
+    coming = writer.catalogue.relearning()
+    if coming is None or is_outgrown(coming.learned_from, learnable(writer.catalogue)):
+        return None
+    try:
+        fresh = Model.load(writer.layout.model(relearned_model(coming.generation)), device=model.encoder.device)
+    except FormatError:
+        return None  # it is learned anew
+    return (coming, fresh) if fresh.fingerprint == coming.model else None
+
+
+def _begun(writer: Writer, model: Model) -> tuple[Relearning, Model]:
+    fresh = model.clone()
+    learned_from = writer.fit(fresh)
+    generation = writer.generation + 1
+    fingerprint = fresh.save(writer.layout.model(relearned_model(generation)))
+    coming = Relearning(generation, fingerprint, learned_from)
+    with writer.catalogue.change():
+        writer.catalogue.begin_relearning(coming)
+    return coming, fresh
+
+
+def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
+    """Encode every image that has no vector of the next generation yet."""
+    catalogue, total, last = writer.catalogue, learnable(writer.catalogue), 0
+    left = catalogue.count_unstaged()
+    fresh.encoder_.prepare(left)
+    while batch := catalogue.unstaged(last, PORTION, PORTION_DESCRIPTORS):
+        writer.progress("encode", total - left, total)
+        vectors = fresh.encode([writer.features(entry).descriptors for entry in batch])
+        with catalogue.change(), explained(writer.layout.folder):
+            first = catalogue.next_staged_slot()
+            crcs = vector_file(writer.layout, coming.generation, fresh).write(first, vectors)
+            for slot, (entry, crc) in enumerate(zip(batch, crcs, strict=True), first):
+                catalogue.stage(entry, slot, crc)
+        last, left = batch[-1].id, left - len(batch)
+    writer.progress("encode", total, total)
+
+
+def _switch(writer: Writer, coming: Relearning) -> None:
+    with explained(writer.layout.folder):
+        _link_features(writer, coming)
+        sync_folder(writer.layout.folder)
+    with writer.catalogue.change():
+        writer.catalogue.end_relearning(coming)
+    writer.generation = coming.generation
+    writer.sweep()
+
+
+def _link_features(writer: Writer, coming: Relearning) -> None:
+    """The stored features under the name of the next generation, without a copy where the file system can do that."""
+    old, new = writer.layout.features(writer.generation), writer.layout.features(coming.generation)
+    new.unlink(missing_ok=True)
+    if not old.exists():
+        return  # there are no images
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)
+        with new.open("r+b") as file:
+            os.fsync(file.fileno())
