@@ -1,9 +1,12 @@
-"""python -m benchmarks [name ...]: run all benchmarks, or those named, print the table, write build/bench.json."""
+"""python -m benchmarks [name ...]: run benchmarks, print the table, write build/bench.json.
+
+Without names: all but the long ones.
+"""
 
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import collections, core, features, first_hour
+from benchmarks import collections, core, features, few_images, first_hour
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
@@ -11,7 +14,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "features": features.run,
     "collections": collections.run,
     "first-hour": first_hour.run,
+    "few-images": few_images.run,
 }
+LONG = ("few-images",)
 
 
 def main(names: list[str]) -> int:
@@ -22,7 +27,7 @@ def main(names: list[str]) -> int:
         )
         return 2
     results: list[Result] = []
-    for name in names or BENCHMARKS:
+    for name in names or [name for name in BENCHMARKS if name not in LONG]:
         for result in BENCHMARKS[name]():
             print_table([result])
             results.append(result)

@@ -1,0 +1,73 @@
+"""Which size of encoder suits a collection of few images: mAP where each part of holidays811 teaches its own encoder.
+
+Learning takes minutes on a CPU; a GPU is used if PyTorch sees one.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+
+import numpy as np
+
+from benchmarks import affine
+from benchmarks.report import Result
+from faemb import Encoder, HessianAffine, preset
+from faemb.benchmark.datasets import Dataset, open_dataset
+from faemb.collection.model import FEATURES, learning_sample
+from faemb.evaluation import average_precision
+from faemb.runtime.parallel import spread
+
+_SIZES = ((8, 32, 264), (8, 32, 0), (4, 32, 0), (4, 24, 0), (1, 24, 0))
+"""Anchors, dimensions of the descriptors, and leading components discarded."""
+_IMAGES = {12: 25, 20: 14, 60: 13, 120: 6, 300: 2, 811: 1}
+"""Images of a part, and number of parts."""
+
+
+def run() -> Iterator[Result]:
+    folder = affine.data_folder()
+    if folder is None:
+        print("benchmark of few images left out: set FAEMB_DATA to a folder with holidays811")
+        return
+    dataset = open_dataset(folder / "holidays811")
+    sets = _descriptors(dataset)
+    for images, parts in _IMAGES.items():
+        for anchors, dimension, discard in _SIZES:
+            scores = [
+                score
+                for part in range(parts)
+                for score in _scores(dataset, sets, range(part * images, (part + 1) * images),
+                                     _encoder(anchors, dimension, discard))
+            ]  # fmt: skip
+            size = f"{anchors} anchors, {dimension} dimensions, {discard} discarded"
+            name = f"{images} images, {len(scores)} queries, {size}"
+            yield Result(name, 100 * float(np.mean(scores)), "% mAP")
+
+
+def _descriptors(dataset: Dataset) -> list[np.ndarray]:
+    extract = HessianAffine(max_features=FEATURES).extract
+    found = {path: result for path, result in spread(extract, dataset.images) if not isinstance(result, Exception)}
+    return [found[path].descriptors for path in dataset.images]
+
+
+def _encoder(anchors: int, dimension: int, discard: int) -> Encoder:
+    encoder = preset("small", tolerance=0.1, device=_device())
+    return encoder.set_params(embedding__n_anchors=anchors, projection__dimension=dimension, whitening__discard=discard)
+
+
+def _device() -> str:
+    if find_spec("torch") is None:
+        return "cpu"
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _scores(dataset: Dataset, sets: Sequence[np.ndarray], part: range, encoder: Encoder) -> Iterator[float]:
+    """Average precision of each query whose companions are in the part, among the images of the part."""
+    own = [sets[number] for number in part]
+    vectors = encoder.fit(learning_sample(own, np.random.default_rng(0))).encode(own)
+    for query in dataset.queries:
+        relevant = [number - part.start for number in query.relevant if number in part]
+        if query.number is not None and query.number in part and relevant:
+            place = query.number - part.start
+            ranking = np.argsort(-vectors @ vectors[place], kind="stable")
+            yield average_precision(ranking[ranking != place], relevant)
