@@ -53,6 +53,17 @@ def test_a_row_shows_the_query_and_its_hits_in_their_order(tmp_path):
     assert [bar["style"] for bar in page.attributes("i")] == ["width:99%", "width:0%"]
 
 
+def test_the_query_itself_is_not_among_its_answers_and_a_copy_is_marked(tmp_path):
+    query, copy = (photo(tmp_path / name) for name in ("q.jpg", "copy.jpg"))
+    hits = [Hit(query, 0.9, itself=True), Hit(copy, 0.8, copy=True)]
+    page = Page(answers_page([Answer(str(query), 5, hits)], title="T"))
+    assert page.texts("p", "name") == [f"{tmp_path.name}/copy.jpg"]
+    assert page.texts("p", "detail")[:3] == ["5 local features", "In the collection itself, similarity 0.900", "0.800"]
+    assert page.texts("p", "mark") == ["copy of the query"]
+    page = Page(answers_page([Answer(str(query), 5, hits[:1])], title="T"))
+    assert page.texts("p", "soft") == ["No other image is similar enough."]
+
+
 def test_the_page_is_made_for_readers_and_browsers(tmp_path):
     query = photo(tmp_path / "q.jpg")
     page = Page(answers_page([Answer(str(query), 5, [Hit(query, 1.0)])], title="T", note="A & B"))

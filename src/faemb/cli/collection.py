@@ -26,7 +26,7 @@ from faemb.cli.options import (
 from faemb.pages import counted
 
 if TYPE_CHECKING:
-    from faemb.collection import Answer, Group, Info
+    from faemb.collection import Answer, Group, Hit, Info
 
 
 def search(
@@ -34,7 +34,7 @@ def search(
     queries: Annotated[list[Path], argument("QUERY", "Query images.")],
     *,
     box: Box = None,
-    top: Annotated[int, value("K", "Number of results per query.")] = 10,
+    top: Annotated[int, value("K", "Number of results per query, besides the query itself.")] = 10,
     threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
     index: Index = None,
     html: Page = None,
@@ -50,7 +50,9 @@ def search(
 
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
-        answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
+        answers, faults = photos.search_many(
+            queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs, count_itself=False
+        )
     for fault in faults:
         warning(fault)
     if html is not None:
@@ -159,15 +161,24 @@ def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | Non
             yield f"{answer.query}: {answer.features} local features"
         else:
             yield f"{answer.query} has no local features{region}, so nothing is similar to it"
-        for rank, hit in enumerate(answer.hits, 1):
+        rank = 0
+        for hit in answer.hits:
+            rank += not hit.itself
+            place = "     " if hit.itself else f"{rank:4d}."
             score = "  none" if hit.score is None else f"{hit.score:6.3f}"
-            yield f"{rank:4d}. {score}  {hit.path}"
+            yield f"{place} {score}  {hit.path}{_relation(hit)}"
     if html is not None:
         yield f"written to {html}"
 
 
+def _relation(hit: "Hit") -> str:
+    if hit.itself:
+        return "  (the query itself)"
+    return "  (copy of the query)" if hit.copy else ""
+
+
 def _answer_as_json(answer: "Answer") -> dict[str, object]:
-    hits = [{"path": str(hit.path), "score": hit.score} for hit in answer.hits]
+    hits = [{**asdict(hit), "path": str(hit.path)} for hit in answer.hits]
     return {"query": answer.query, "features": answer.features, "hits": hits}
 
 

@@ -9,6 +9,10 @@ class Hit:
     path: Path
     score: float | None
     """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
+    itself: bool = False
+    """The query was given as a path, and this is the same file."""
+    copy: bool = False
+    """Another file than the query, with the same bytes."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as Pillow
 
-from faemb.collection.results import Answer, Group
+from faemb.collection.results import Answer, Group, Hit
 from faemb.errors import FaembError
 from faemb.features import Image, read_image
 from faemb.features.region import Box, checked_box
@@ -56,7 +56,9 @@ class ShownAnswer:
     picture: Picture | None
     """The query; None if it is not a file."""
     features: int
-    hits: list[tuple[Picture, float | None]]
+    itself: Hit | None
+    """The hit that is the query's own file, which is not shown among its answers."""
+    hits: list[tuple[Picture, Hit]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ class _Pictures:
 
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
     query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query), box)
-    return ShownAnswer(query, answer.features, [(pictures.of(hit.path), hit.score) for hit in answer.hits])
+    itself = next((hit for hit in answer.hits if hit.itself), None)
+    others = [(pictures.of(hit.path), hit) for hit in answer.hits if not hit.itself]
+    return ShownAnswer(query, answer.features, itself, others)
 
 
 def _with_box(picture: Picture, box: Sequence[float] | None) -> Picture:
