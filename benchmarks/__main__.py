@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import collections, core, features
+from benchmarks import collections, core, duplicates, features
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "core": core.run,
     "features": features.run,
     "collections": collections.run,
+    "duplicates": duplicates.run,
 }
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
+SIZE = r"\d+ KB"
 
 
 @pytest.fixture(scope="module")
@@ -482,16 +484,26 @@ class TestDuplicates:
         ended = run("duplicates", "photos.faemb", "--threshold", "0.95")
         assert (ended.code, ended.err) == (0, "")
         lines = ended.out.splitlines()
-        assert lines[0] == "1. similarity 1.000"
-        assert sorted(lines[1:3]) == [f"   {here / 'photos' / name}" for name in ("a.png", "copy.png")]
+        assert lines[0] == "1. 2 images, similarity 1.000"
+        size = rf"120 x 90 pixels, {SIZE}, changed \d{{4}}-\d\d-\d\d"
+        assert re.fullmatch(rf"   keep  {re.escape(str(here))}/photos/\w+\.png  {size}  \([a-z :]+\)", lines[1])
+        assert re.fullmatch(rf"         {re.escape(str(here))}/photos/\w+\.png  {size}", lines[2])
         assert lines[3] == "1 group"
 
     def test_for_programs(self, run, here):
         ended = run("duplicates", "photos.faemb", "--threshold", "1", "--json")
         assert (ended.code, ended.err) == (0, "")
         (group,) = json.loads(ended.out)
-        assert group["score"] == 1
-        assert sorted(group["paths"]) == [str(here / "photos" / name) for name in ("a.png", "copy.png")]
+        assert group["similarity"] == {"smallest": 1, "largest": 1, "all_pairs": True}
+        assert sorted(image["path"] for image in group["images"]) == [
+            str(here / "photos" / name) for name in ("a.png", "copy.png")
+        ]
+        first = group["images"][0]
+        assert group["keep"] == first["path"]
+        assert group["reason"]
+        assert (first["width"], first["height"], first["taken"]) == (120, 90, False)
+        assert first["bytes"] == (here / "photos" / "a.png").stat().st_size
+        assert datetime.fromisoformat(first["date"]).year > 2000
 
     def test_none(self, run):
         run("remove", "photos.faemb", "photos/copy.png")

@@ -23,7 +23,7 @@ from faemb.cli.options import (
     opened,
     value,
 )
-from faemb.pages import counted
+from faemb.pages import counted, described_file
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Group, Hit, Info
@@ -68,12 +68,17 @@ def search(
 def duplicates(
     collection: InCollection,
     *,
-    threshold: Annotated[float, value("T", "Images of at least this similarity join a group.")] = 0.3,
+    threshold: Annotated[
+        float,
+        value(
+            "T", "Join images of at least this similarity: 0.3 for one thing in several photographs, 0.9 for copies."
+        ),
+    ] = 0.3,
     index: Index = None,
     html: Page = None,
     output: Output,
 ) -> None:
-    """List groups of images that show the same object or scene: near-duplicates, edits, crops.
+    """List groups of images that show the same object or scene, and which image of each to keep; no file is changed.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
@@ -84,8 +89,7 @@ def duplicates(
         from faemb.pages.document import save_page
 
         save_page(html, groups_page(groups, title=f"Duplicates in {collection.name}"))
-    value = [{"score": group.score, "paths": [str(path) for path in group.paths]} for group in groups]
-    output.show(value, _group_lines(groups, html))
+    output.show([_group_as_json(group) for group in groups], _group_lines(groups, html))
 
 
 def remove(
@@ -182,10 +186,18 @@ def _answer_as_json(answer: "Answer") -> dict[str, object]:
     return {"query": answer.query, "features": answer.features, "hits": hits}
 
 
+def _group_as_json(group: "Group") -> dict[str, object]:
+    images = [{**asdict(image), "path": str(image.path), "date": image.date.isoformat()} for image in group.images]
+    similarity = {"smallest": group.smallest, "largest": group.largest, "all_pairs": group.all_pairs}
+    return {"similarity": similarity, "keep": images[0]["path"], "reason": group.reason, "images": images}
+
+
 def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
     for number, group in enumerate(groups, 1):
-        yield f"{number}. similarity {group.score:.3f}"
-        yield from (f"   {path}" for path in group.paths)
+        yield f"{number}. {counted(len(group.images))}, {group.similarity}"
+        for place, image in enumerate(group.images):
+            keep, reason = ("   ", "") if place else ("keep", f"  ({group.reason})")
+            yield f"   {keep:4}  {image.path}  {described_file(image)}{reason}"
     yield counted(len(groups), "group") + (f"; written to {html}" if html else "")
 
 

@@ -280,7 +280,11 @@ class Collection:
     def duplicates(
         self, threshold: float = DEFAULT_THRESHOLD, *, index: str | None = None, progress: Progress | None = None
     ) -> list[Group]:
-        """Groups of images, each of which has at least this similarity to another image of its group."""
+        """Groups of images that show the same, the surest first.
+
+        Each image has at least this similarity to another one of its group, and 0.75 of it on average where groups
+        were joined; `Group` says how similar all of its images are.
+        """
         return self._searcher.duplicates(threshold, index=index, progress=progress)
 
     # Reading.

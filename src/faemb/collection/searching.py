@@ -9,7 +9,8 @@ import numpy as np
 
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
-from faemb.collection.duplicates import FEW_FEATURES, connected, linked
+from faemb.collection.duplicates import FEW_FEATURES, Members, grouped, linked
+from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
@@ -143,13 +144,16 @@ class Searcher:
         self._reader.require_fitted()
         with self._reader.view() as view:
             few = np.isin(view.ids, self._reader.catalogue.ids(f"features < {FEW_FEATURES}"))
-            groups = connected(linked(view, few, threshold, self._kind(view, index), progress or silent))
-            members = {int(view.ids[position]) for positions, _ in groups for position in positions}
-            names = self._reader.catalogue.paths(members)
+            found = linked(view, few, threshold, self._kind(view, index), progress or silent)
+            groups = grouped(view, {(a, b): score for a, b, score in found}, threshold)
+            entries = self._entries({int(view.ids[position]) for group in groups for position in group.positions})
         return [
-            Group([self._reader.layout.path_of(names[int(view.ids[position])]) for position in positions], score)
-            for positions, score in groups
+            self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in groups
         ]
+
+    def _group(self, group: Members, entries: Sequence[Entry]) -> Group:
+        images, reason = by_worth([grouped_image(entry, self._reader.layout.path_of(entry.path)) for entry in entries])
+        return Group(images, reason, group.smallest, group.largest, group.all_pairs)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))

@@ -63,8 +63,8 @@ class ShownAnswer:
 
 @dataclass(frozen=True)
 class ShownGroup:
+    group: Group
     pictures: list[Picture]
-    score: float
 
 
 def answers_page(answers: Sequence[Answer], *, title: str, box: Sequence[float] | None = None, note: str = "") -> str:
@@ -77,7 +77,7 @@ def answers_page(answers: Sequence[Answer], *, title: str, box: Sequence[float] 
 def groups_page(groups: Sequence[Group], *, title: str, note: str = "") -> str:
     """A page of groups of images that show the same object or scene."""
     pictures = _Pictures()
-    rows = (ShownGroup([pictures.of(path) for path in group.paths], group.score) for group in groups)
+    rows = (ShownGroup(group, [pictures.of(path) for path in group.paths]) for group in groups)
     return render("groups.html", title=title, note=note, count=len(groups), groups=rows)
 
 
