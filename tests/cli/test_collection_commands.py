@@ -486,7 +486,7 @@ class TestDuplicates:
         lines = ended.out.splitlines()
         assert lines[0] == "1. 2 images, similarity 1.000"
         size = rf"120 x 90 pixels, {SIZE}, changed \d{{4}}-\d\d-\d\d"
-        assert re.fullmatch(rf"   keep  {re.escape(str(here))}/photos/\w+\.png  {size}  \([a-z :]+\)", lines[1])
+        assert re.fullmatch(rf"   keep  {re.escape(str(here))}/photos/\w+\.png  {size}  \([a-z ,]+\)", lines[1])
         assert re.fullmatch(rf"         {re.escape(str(here))}/photos/\w+\.png  {size}", lines[2])
         assert lines[3] == "1 group"
 

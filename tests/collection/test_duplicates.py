@@ -242,7 +242,7 @@ def test_a_high_threshold_leaves_exact_copies(edited):
 
 def test_the_image_with_the_most_pixels_is_the_one_to_keep(edited):
     for group in edited.duplicates():
-        assert group.reason == "largest file of those with the most pixels"
+        assert group.reason == "same pixels, largest file"
         *others, last = group.images
         assert {(image.width, image.height) for image in others} == {(200, 150)}
         assert last.path.stem == "crop"

@@ -20,9 +20,9 @@ IMAGE = GroupedImage(Path("b.jpg"), 40, 30, 500, datetime(2020, 5, 1), taken=Tru
     ("better", "reason"),
     [
         ({"width": 41, "bytes": 10, "date": datetime(2021, 1, 1)}, "most pixels"),
-        ({"bytes": 501, "date": datetime(2021, 1, 1)}, "largest file of those with the most pixels"),
-        ({"date": datetime(2019, 1, 1)}, "oldest of those of the same size"),
-        ({}, "first by name: size and date are the same"),
+        ({"bytes": 501, "date": datetime(2021, 1, 1)}, "same pixels, largest file"),
+        ({"date": datetime(2019, 1, 1)}, "same size, oldest"),
+        ({}, "all the same, first by name"),
     ],
 )
 def test_the_one_to_keep(better, reason):
@@ -67,5 +67,5 @@ def test_without_a_date_taken_it_is_that_of_the_file(tmp_path):
         collection.add(tmp_path)
         (group,) = collection.duplicates(0.9)
     assert group.paths == [tmp_path / "b.png", tmp_path / "a.png"]
-    assert group.reason == "oldest of those of the same size"
+    assert group.reason == "same size, oldest"
     assert (group.images[0].date, group.images[0].taken) == (datetime.fromtimestamp(1e9), False)

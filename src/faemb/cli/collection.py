@@ -23,7 +23,7 @@ from faemb.cli.options import (
     opened,
     value,
 )
-from faemb.pages import counted, described_file
+from faemb.pages import counted, file_facts
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Group, Hit, Info
@@ -197,7 +197,7 @@ def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
         yield f"{number}. {counted(len(group.images))}, {group.similarity}"
         for place, image in enumerate(group.images):
             keep, reason = ("   ", "") if place else ("keep", f"  ({group.reason})")
-            yield f"   {keep:4}  {image.path}  {described_file(image)}{reason}"
+            yield f"   {keep:4}  {image.path}  {', '.join(file_facts(image))}{reason}"
     yield counted(len(groups), "group") + (f"; written to {html}" if html else "")
 
 

@@ -47,7 +47,7 @@ def _reason(first: GroupedImage, second: GroupedImage) -> str:
     if first.width * first.height != second.width * second.height:
         return "most pixels"
     if first.bytes != second.bytes:
-        return "largest file of those with the most pixels"
+        return "same pixels, largest file"
     if first.date != second.date:
-        return "oldest of those of the same size"
-    return "first by name: size and date are the same"
+        return "same size, oldest"
+    return "all the same, first by name"

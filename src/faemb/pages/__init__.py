@@ -11,8 +11,8 @@ def counted(count: int, one: str = "image", many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def described_file(image: "GroupedImage") -> str:
-    """Dimensions, size and date of an image file in a few words."""
+def file_facts(image: "GroupedImage") -> list[str]:
+    """Dimensions, size and date of an image file."""
     size = f"{image.bytes / 1e6:.1f} MB" if image.bytes >= 1e6 else f"{image.bytes / 1e3:.0f} KB"
     date = f"{'taken' if image.taken else 'changed'} {image.date:%Y-%m-%d}"
-    return f"{image.width:,} x {image.height:,} pixels, {size}, {date}"
+    return [f"{image.width:,} x {image.height:,} pixels", size, date]

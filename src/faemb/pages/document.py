@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from faemb.errors import InputError
-from faemb.pages import counted, described_file
+from faemb.pages import counted, file_facts
 from faemb.runtime.storage import replacing
 
 
@@ -51,4 +51,4 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.filters.update(breakable=breakable, counted=counted, described_file=described_file)
+_ENVIRONMENT.filters.update(breakable=breakable, counted=counted, file_facts=file_facts)
