@@ -1,4 +1,4 @@
-"""Groups of duplicates on ukbench400, four photographs of each object: which pairs are right, and how many are found."""
+"""Groups of duplicates on ukbench400, four photographs of each object: which pairs are right, how many are found."""
 
 import tempfile
 from collections import Counter

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from faemb import Encoder, FastFAemb, Projection, Whitening, read_features
-from faemb.demo import installed_photographs
+from faemb.demo import pictures
 from faemb.features import root_sift
 
 
@@ -20,9 +20,9 @@ def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
 
 
 def main() -> None:
-    photographs = list(installed_photographs().items())[-10:]
+    shown = list(pictures().items())[-10:]
     with tempfile.TemporaryDirectory() as folder:
-        files = [save_as_another_tool_would(pixels, Path(folder) / f"{name}.npz") for name, pixels in photographs]
+        files = [save_as_another_tool_would(pixels, Path(folder) / f"{name}.npz") for name, pixels in shown]
         features = [read_features(file) for file in files]
 
     sets = [root_sift(image.descriptors) for image in features]  # descriptors are read as they are stored

@@ -255,16 +255,16 @@ def waves(rng: np.random.Generator) -> Pixels:
 
 
 DRAWN: dict[str, Callable[[np.random.Generator], Pixels]] = {
-    "skyline": skyline,
-    "mountains": mountains,
     "sunflower": sunflower,
     "map": terrain,
     "window": glass,
     "circles": circles,
     "julia": julia,
     "letters": letters,
+    "mountains": mountains,
     "fern": fern,
     "waves": waves,
+    "skyline": skyline,
 }
 
 

@@ -26,7 +26,7 @@ NOTE = (
     "no estimate for your own."
 )
 ANCHORS = 2
-"""Of the encoder: learned from a hundred small images, it is better than one with more anchors, and learned in seconds."""
+"""Of the encoder: from a hundred small images, more anchors are learned worse, and take longer."""
 FEATURES = 400
 """Largest number of local features of an image; enough for images of this size."""
 SHOWN_HITS = 8

@@ -150,6 +150,6 @@ def with_visitor(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     shape = np.zeros(pixels.shape[:2], np.uint8)
     cv2.ellipse(shape, (x, head), (52, 66), 0, 0, 360, 255, -1)
     cv2.rectangle(shape, (x - 26, head), (x + 26, HEIGHT), 255, -1)
-    cv2.ellipse(shape, (x, HEIGHT + 50), (140, 130), 0, 0, 360, 255, -1)
+    cv2.ellipse(shape, (x, HEIGHT + 20), (140, 140), 0, 0, 360, 255, -1)
     cover = cv2.GaussianBlur(shape, (0, 0), 4)[..., None] / 255
     return np.asarray(pixels * (1 - cover) + np.array([52, 42, 46]) * cover, np.uint8)
