@@ -1,5 +1,6 @@
 """The pictures of the demo: scikit-learn's two photographs, and ten that are drawn here, always the same.
 
+The photographs are by danielbuechele (palace) and vultilion (flower), who published them on Flickr under CC BY 2.0.
 A dozen pictures of different kinds, so that there is something to confuse. Nothing is downloaded, and no package is
 needed but those that faemb itself needs.
 """

@@ -32,6 +32,7 @@ FEATURES = 400
 SHOWN_HITS = 8
 """One more than there are photographs of a picture, so that each answer ends with another picture."""
 
+CREDIT = "Photographs of the palace and the flower: danielbuechele and vultilion on Flickr, CC BY 2.0."
 _ABOUT, _IMAGES, _COLLECTION, _PAGE = "about.txt", "images", "demo.faemb", "demo.html"
 _ABOUT_TEXT = "Made by the demo of faemb, which replaces images/, demo.faemb/ and demo.html when it runs here again."
 
@@ -128,7 +129,8 @@ def _page(result: DemoResult, answers: Sequence[Answer]) -> str:
     """All queries in the order of the pictures, the photographs first: no answer is left out."""
     found = f"mAP {result.mean_average_precision:.1f}"
     title = f"faemb demo: {result.images} images of {result.scenes} pictures in a gallery"
-    note = f"Each picture is searched for among all images: who has photographed it, and from where? {found}. {NOTE}"
+    asked = "Each picture is searched for among all images: who has photographed it, and from where?"
+    note = f"{asked} {found}. {NOTE} {CREDIT}"
     others = [[hit for hit in answer.hits if not hit.itself] for answer in answers]
     few = [replace(answer, hits=hits[:SHOWN_HITS]) for answer, hits in zip(answers, others, strict=True)]
     return answers_page(few, title=title, note=note)
