@@ -6,7 +6,7 @@ Without names: all but the long ones.
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import collections, core, features, few_images, first_hour
+from benchmarks import collections, core, duplicates, features, few_images, first_hour
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "collections": collections.run,
     "first-hour": first_hour.run,
     "few-images": few_images.run,
+    "duplicates": duplicates.run,
 }
 LONG = ("few-images",)
 

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from faemb import VLAD, Encoder, FastFAemb, HessianAffine, Projection, Triangulation, Whitening
-from faemb.demo import installed_photographs, render_views
+from faemb.demo import pictures, render_views
 from faemb.embedding import Embedding
 from faemb.evaluation import Judgement, mean_average_precision, ranked
 
@@ -18,11 +18,11 @@ EMBEDDINGS: dict[str, Embedding] = {
 def main() -> None:
     extractor = HessianAffine(max_features=150)
     with tempfile.TemporaryDirectory() as folder:
-        photographs = dict(list(installed_photographs().items())[:6])
-        groups = render_views(Path(folder), photographs)
+        shown = dict(list(pictures().items())[:6])
+        groups = render_views(Path(folder), shown)
         sets = [extractor.extract(path).descriptors for group in groups for path in group]
 
-    # Each original is a query: its other views are relevant, and it is dropped from its own ranking.
+    # Each original is a query: photographs of it are relevant, and it is dropped from its own ranking.
     starts = [sum(map(len, groups[:number])) for number in range(len(groups))]
     judgements = [
         Judgement(range(start + 1, start + len(group)), [start]) for start, group in zip(starts, groups, strict=True)

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from faemb import Collection, FeatureFiles, new_model
-from faemb.demo import installed_photographs, light
+from faemb.demo import lamp_light, pictures
 
 
 def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
@@ -22,19 +22,19 @@ def save_as_another_tool_would(pixels: np.ndarray, path: Path) -> Path:
 
 
 def main() -> None:
-    photographs = dict(list(installed_photographs().items())[-10:])
+    shown = dict(list(pictures().items())[-10:])
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "features"
         folder.mkdir()
-        files = [save_as_another_tool_would(pixels, folder / f"{name}.npz") for name, pixels in photographs.items()]
+        files = [save_as_another_tool_would(pixels, folder / f"{name}.npz") for name, pixels in shown.items()]
 
         # `root` turns SIFT into RootSIFT; otherwise descriptors are used as they are stored.
         with Collection.create(Path(place) / "features.faemb", new_model(FeatureFiles.of(files, root=True))) as made:
             made.add(folder)
-            name, pixels = next(iter(photographs.items()))
-            query = save_as_another_tool_would(light(pixels), Path(place) / "evening.npz")  # the same in evening light
+            name, pixels = next(iter(shown.items()))
+            query = save_as_another_tool_would(lamp_light(pixels), Path(place) / "lamp.npz")  # the same by lamp light
             best = made.search(query, top=1)[0].hits[0]
-            print(f"{len(made)} images, of which {name} in evening light finds {best.path.stem}")
+            print(f"{len(made)} images, of which {name} by lamp light finds {best.path.stem}")
 
 
 if __name__ == "__main__":

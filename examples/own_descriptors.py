@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from faemb import VLAD, Encoder, Projection, Whitening
-from faemb.demo import installed_photographs, light
+from faemb.demo import lamp_light, pictures
 
 
 def describe(pixels: np.ndarray) -> np.ndarray:
@@ -14,20 +14,20 @@ def describe(pixels: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    photographs = list(installed_photographs().values())[-10:]
+    shown = list(pictures().values())[-10:]
     encoder = Encoder(
         VLAD(8, unit_residuals=True),
         projection=Projection(32, unit_before=True),  # principal components of the descriptors
         whitening=Whitening(),
         pooling="democratic",
     )
-    encoder.fit([describe(pixels) for pixels in photographs])
+    encoder.fit([describe(pixels) for pixels in shown])
 
-    vectors = encoder.encode([describe(pixels) for pixels in photographs])
-    queries = encoder.encode([describe(light(pixels)) for pixels in photographs])  # in evening light
+    vectors = encoder.encode([describe(pixels) for pixels in shown])
+    queries = encoder.encode([describe(lamp_light(pixels)) for pixels in shown])  # in evening light
     similarity = queries @ vectors.T  # unit-length rows: the inner product is the cosine
-    found = int(np.sum(similarity.argmax(axis=1) == np.arange(len(photographs))))
-    print(f"{found} of {len(photographs)} darkened photographs find their original")
+    found = int(np.sum(similarity.argmax(axis=1) == np.arange(len(shown))))
+    print(f"{found} of {len(shown)} darkened pictures find their original")
 
 
 if __name__ == "__main__":

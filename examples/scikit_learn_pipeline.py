@@ -4,13 +4,14 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from faemb import ITQ, Encoder, FastFAemb, HessianAffine, Projection, Whitening, hamming
-from faemb.demo import installed_photographs, light
+from faemb.demo import lamp_light, pictures
 
 
 def main() -> None:
     extractor = HessianAffine(max_features=200)
-    photographs = list(installed_photographs().values())[:20]
-    sets = [extractor.extract(pixels).descriptors for pixels in photographs]
+    shown = list(pictures().values())
+    sets = [extractor.extract(pixels).descriptors for pixels in shown]
+    mirrored = [extractor.extract(pixels[:, ::-1]).descriptors for pixels in shown]  # more to learn from
 
     pipeline = Pipeline(
         [
@@ -18,11 +19,11 @@ def main() -> None:
             ("code", ITQ(bits=16)),
         ]
     )
-    codes = pipeline.fit(sets).transform(sets)
+    codes = pipeline.fit(sets + mirrored).transform(sets)
 
-    query = extractor.extract(light(photographs[3])).descriptors  # the fourth photograph in evening light
+    query = extractor.extract(lamp_light(shown[3])).descriptors  # the fourth picture in evening light
     distances = hamming(pipeline.transform([query]), codes)[0]
-    print(f"{codes.shape[1] * 8} bits an image; nearest to the query: photograph {int(np.argmin(distances)) + 1}")
+    print(f"{codes.shape[1] * 8} bits an image; nearest to the query: picture {int(np.argmin(distances)) + 1}")
 
 
 if __name__ == "__main__":

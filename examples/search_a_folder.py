@@ -4,14 +4,14 @@ import tempfile
 from pathlib import Path
 
 from faemb import Collection, HessianAffine, new_model
-from faemb.demo import installed_photographs, render_views
+from faemb.demo import pictures, render_views
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
-        # Any folder of pictures will do; this one holds seven views of each of three installed photographs.
+        # Any folder of pictures will do; this one holds three pictures and seven photographs of each.
         folder = Path(temporary) / "photos"
-        groups = render_views(folder, dict(list(installed_photographs().items())[:3]))
+        groups = render_views(folder, dict(list(pictures().items())[:3]))
         query = groups[0][0]
 
         with Collection.create(Path(temporary) / "photos.faemb", new_model(HessianAffine(max_features=200))) as photos:

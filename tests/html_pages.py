@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "img", "image", "use", "path"}
+VOID = {"meta", "img", "image", "use", "path", "wbr"}
 
 
 class Page(HTMLParser):

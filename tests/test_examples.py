@@ -9,10 +9,10 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISED = {
     "search_a_folder.py": "original.jpg",
-    "own_descriptors.py": "darkened photographs find their original",
+    "own_descriptors.py": "darkened pictures find their original",
     "compare_embeddings.py": "F-FAemb",
     "features_of_another_tool.py": "10 images, of which ",
-    "scikit_learn_pipeline.py": "nearest to the query: photograph 4",
+    "scikit_learn_pipeline.py": "nearest to the query: picture 4",
 }
 MOST_LINES = 60
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Answer,
         Collection,
         Group,
+        GroupedImage,
         Hit,
         Info,
         Model,
@@ -67,6 +68,7 @@ __all__ = [
     "Fisher",
     "FormatError",
     "Group",
+    "GroupedImage",
     "HessianAffine",
     "Hit",
     "Info",
@@ -96,7 +98,7 @@ __all__ = [
 _MODULES = {
     "binary": ("ITQ", "hamming"),
     "collection": (
-        *("Answer", "Collection", "Group", "Hit", "Info", "Model", "Report"),
+        *("Answer", "Collection", "Group", "GroupedImage", "Hit", "Info", "Model", "Report"),
         *("encode_images", "fit_model", "new_model"),
     ),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NAMES = ["a.png", "b.png", "c.png", "trip/d.png"]
 SCORE = r"-?\d\.\d{3}"
+SIZE = r"\d+ KB"
 
 
 @pytest.fixture(scope="module")
@@ -408,7 +410,7 @@ class TestCheck:
         assert ended.out == "1 of 1 fault in photos.faemb repaired\n"
         assert len(warnings(ended)) == 1
         assert run("check", "photos.faemb").code == 0
-        assert run("search", "photos.faemb", "photos/a.png", "--top", "1").out.rstrip().endswith("photos/a.png")
+        assert run("search", "photos.faemb", "photos/a.png", "--threshold", "1").out.count("photos/a.png") == 2
 
     def test_for_programs(self, run, damaged):
         ended = run("check", "photos.faemb", "--json")
@@ -429,11 +431,17 @@ class TestCheck:
 class TestSearch:
     def test_for_people(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "--top", "2")
-        first, best, second = ended.out.splitlines()
+        first, itself, *others = ended.out.splitlines()
         assert (ended.code, ended.err) == (0, "")
         assert first == "photos/b.png: 40 local features"
-        assert best == f"   1.  1.000  {here / 'photos' / 'b.png'}"
-        assert re.fullmatch(rf"   2\. +{SCORE}  {re.escape(str(here))}/photos/.*png", second)
+        assert itself == f"       1.000  {here / 'photos' / 'b.png'}  (the query itself)"
+        for rank, other in zip((1, 2), others, strict=True):
+            assert re.fullmatch(rf"   {rank}\. +{SCORE}  {re.escape(str(here))}/photos/.*png", other)
+
+    def test_a_copy_of_the_query_is_an_answer_and_says_so(self, run, here):
+        shutil.copy(here / "photos" / "b.png", here / "b.png")
+        _, best, _ = run("search", "photos.faemb", "b.png", "--top", "2").out.splitlines()
+        assert best == f"   1.  1.000  {here / 'photos' / 'b.png'}  (copy of the query)"
 
     def test_for_programs(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "photos/trip/d.png", "--json")
@@ -447,18 +455,20 @@ class TestSearch:
         assert [answer["features"] for answer in answers] == expected
         for answer in answers:
             assert len(answer["hits"]) == 4
-            assert answer["hits"][0]["path"] == str(here / answer["query"])
+            own = {"path": str(here / answer["query"]), "score": 1, "itself": True, "copy": False}
+            assert answer["hits"][0] == own
+            assert not any(hit["itself"] or hit["copy"] for hit in answer["hits"][1:])
             scores = [hit["score"] for hit in answer["hits"]]
             assert scores == sorted(scores, reverse=True)
 
     def test_an_image_without_features_has_no_score(self, run, here):
         run("add", "photos.faemb", blank(here / "photos" / "flat.png"))
         *_, last = run("search", "photos.faemb", "photos/a.png").out.splitlines()
-        assert last == f"   5.   none  {here / 'photos' / 'flat.png'}"
+        assert last == f"   4.   none  {here / 'photos' / 'flat.png'}"
         ((*_, hit),) = (
             each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)["answers"]
         )
-        assert hit == {"path": str(here / "photos" / "flat.png"), "score": None}
+        assert hit == {"path": str(here / "photos" / "flat.png"), "score": None, "itself": False, "copy": False}
 
     def test_a_query_without_features_finds_nothing(self, run, here):
         blank(here / "flat.png")
@@ -470,7 +480,7 @@ class TestSearch:
         assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
 
     def test_top_and_threshold(self, run):
-        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 2
+        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 3
         assert len(run("search", "photos.faemb", "photos/a.png", "--top", "99").out.splitlines()) == 5
         assert len(run("search", "photos.faemb", "photos/a.png", "--threshold", "0.99").out.splitlines()) == 2
 
@@ -577,16 +587,26 @@ class TestDuplicates:
         ended = run("duplicates", "photos.faemb", "--threshold", "0.95")
         assert (ended.code, ended.err) == (0, "")
         lines = ended.out.splitlines()
-        assert lines[0] == "1. similarity 1.000"
-        assert sorted(lines[1:3]) == [f"   {here / 'photos' / name}" for name in ("a.png", "copy.png")]
+        assert lines[0] == "1. 2 images, similarity 1.000"
+        size = rf"120 x 90 pixels, {SIZE}, changed \d{{4}}-\d\d-\d\d"
+        assert re.fullmatch(rf"   keep  {re.escape(str(here))}/photos/\w+\.png  {size}  \([a-z ,]+\)", lines[1])
+        assert re.fullmatch(rf"         {re.escape(str(here))}/photos/\w+\.png  {size}", lines[2])
         assert lines[3] == "1 group"
 
     def test_for_programs(self, run, here):
         ended = run("duplicates", "photos.faemb", "--threshold", "1", "--json")
         assert (ended.code, ended.err) == (0, "")
         (group,) = json.loads(ended.out)
-        assert group["score"] == 1
-        assert sorted(group["paths"]) == [str(here / "photos" / name) for name in ("a.png", "copy.png")]
+        assert group["similarity"] == {"smallest": 1, "largest": 1, "all_pairs": True}
+        assert sorted(image["path"] for image in group["images"]) == [
+            str(here / "photos" / name) for name in ("a.png", "copy.png")
+        ]
+        first = group["images"][0]
+        assert group["keep"] == first["path"]
+        assert group["reason"]
+        assert (first["width"], first["height"], first["taken"]) == (120, 90, False)
+        assert first["bytes"] == (here / "photos" / "a.png").stat().st_size
+        assert datetime.fromisoformat(first["date"]).year > 2000
 
     def test_none(self, run):
         run("remove", "photos.faemb", "photos/copy.png")

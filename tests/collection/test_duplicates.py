@@ -12,7 +12,7 @@ import pytest
 
 from faemb.collection import Collection, Model, duplicates
 from faemb.collection.backends import HNSW
-from faemb.collection.duplicates import DEFAULT_THRESHOLD, connected, linked
+from faemb.collection.duplicates import DEFAULT_THRESHOLD, Members, connected, grouped, linked
 from faemb.collection.layout import Layout
 from faemb.collection.reading import View
 from faemb.embedding import FastFAemb
@@ -22,47 +22,6 @@ from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
 from small_collections import tiny_model, working_here
-
-# Pairs become groups
-
-
-def groups_of(*pairs: tuple[int, int, float]) -> list[tuple[list[int], float]]:
-    return connected(iter(pairs))
-
-
-def test_no_pairs_are_no_groups():
-    assert groups_of() == []
-
-
-def test_what_is_connected_is_a_group():
-    assert groups_of((0, 1, 0.9), (1, 2, 0.5), (5, 7, 0.8)) == [([5, 7], 0.8), ([1, 0, 2], 0.5)]
-
-
-def test_groups_that_turn_out_to_be_one():
-    ((members, score),) = groups_of((0, 1, 0.9), (2, 3, 0.9), (4, 5, 0.9), (1, 2, 0.7), (3, 4, 0.6))
-    assert sorted(members) == [0, 1, 2, 3, 4, 5]
-    assert score == 0.6
-
-
-def test_the_most_connected_comes_first_and_then_by_place():
-    ((members, _),) = groups_of((1, 4, 0.5), (2, 4, 0.5), (3, 4, 0.5), (1, 3, 0.5))
-    assert members == [4, 1, 3, 2]
-
-
-def test_a_pair_that_is_seen_from_both_sides_counts_once():
-    assert groups_of((0, 1, 0.9), (0, 1, 0.9), (1, 2, 0.9)) == groups_of((0, 1, 0.9), (1, 2, 0.9))
-    ((members, _),) = groups_of((0, 2, 0.9), (0, 2, 0.9), (1, 2, 0.9), (1, 3, 0.9), (1, 3, 0.9))
-    assert members == [1, 2, 0, 3]
-
-
-def test_a_long_chain():
-    ((members, _),) = groups_of(*((i, i + 1, 0.9) for i in range(3000)))
-    assert len(members) == 3001
-
-
-def test_the_strongest_groups_come_first():
-    assert [score for _, score in groups_of((0, 1, 0.4), (2, 3, 0.9), (4, 5, 0.6))] == [0.9, 0.6, 0.4]
-
 
 # Images become pairs
 
@@ -105,9 +64,9 @@ def test_an_approximate_index_finds_the_same_few(rng, tmp_path):
 def test_a_group_larger_than_the_neighbours_that_are_looked_at(tmp_path):
     """Each image is compared with 32 others only."""
     view = view_of(tmp_path, np.ones((100, 4)))
-    ((members, score),) = connected(links(view, 0.9))
-    assert sorted(members) == list(range(100))
-    assert score == 1
+    ((members, smallest, largest, all_pairs),) = joined(view, 0.9)
+    assert members == list(range(100))
+    assert (smallest, largest, all_pairs) == (1, 1, True)
 
 
 @pytest.mark.parametrize("few", [(), (0,), (1,), (0, 1), (0, 1, 2, 3)])
@@ -129,6 +88,84 @@ def test_progress(rng, tmp_path, monkeypatch):
     calls: list[tuple[str, int, int]] = []
     list(links(view_of(tmp_path, rng.standard_normal((25, 4))), 0.5, calls=lambda *call: calls.append(call)))
     assert calls == [("duplicates", done, 25) for done in (0, 10, 20, 25)]
+
+
+# Pairs become groups
+
+
+def joined(view: View, threshold: float) -> list[Members]:
+    return grouped(view, {(a, b): score for a, b, score in links(view, threshold)}, threshold)
+
+
+def angles(*degrees: float) -> np.ndarray:
+    """Unit vectors in a plane: the similarity of two is the cosine of the angle between them."""
+    return np.stack([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))], axis=1)
+
+
+def groups_by_the_book(similarity: np.ndarray, threshold: float) -> list[list[int]]:
+    """Every pair in order of similarity, and the mean over all pairs of two groups as a double loop."""
+    groups = [[place] for place in range(len(similarity))]
+    pairs = [(-similarity[i, j], i, j) for i in range(len(groups)) for j in range(i + 1, len(groups))]
+    for score, i, j in sorted(pairs):
+        one, other = (next(group for group in groups if place in group) for place in (i, j))
+        if -score < threshold or one is other:
+            continue
+        if np.mean([similarity[a, b] for a in one for b in other]) >= 0.75 * threshold:
+            groups = [group for group in groups if group is not one and group is not other] + [one + other]
+    return sorted(sorted(group) for group in groups if len(group) > 1)
+
+
+def test_no_links_are_no_groups(tmp_path):
+    assert grouped(view_of(tmp_path, np.eye(3)), {}, 0.3) == []
+
+
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_by_the_book(tmp_path, threshold, seed):
+    view = view_of(tmp_path, np.random.default_rng(seed).standard_normal((25, 3)), dead=(0, 7))
+    live = view.vectors[view.slots].astype(float)
+    similarity = np.round(live @ live.T, 5)
+    found = joined(view, threshold)
+    assert sorted(group.positions for group in found) == groups_by_the_book(similarity, threshold)
+    for group in found:
+        pairs = [similarity[i, j] for i in group.positions for j in group.positions if i < j]
+        assert group.all_pairs
+        assert (group.smallest, group.largest) == pytest.approx((min(pairs), max(pairs)), abs=2e-5)
+
+
+def test_connected_components():
+    (one, other) = connected({(0, 1): 0.9, (1, 2): 0.5, (5, 7): 0.8})
+    assert one == {(0, 1): 0.9, (1, 2): 0.5}
+    assert other == {(5, 7): 0.8}
+    assert len(connected({(i, i + 1): 0.9 for i in range(3000)})) == 1
+
+
+def test_a_chain_whose_ends_show_different_things_is_cut(tmp_path):
+    """Neighbours are 40 degrees apart and linked; ends of the chain are opposite."""
+    view = view_of(tmp_path, angles(0, 40, 80, 120, 160, 200))
+    assert len(connected({(a, b): score for a, b, score in links(view, 0.7)})) == 1
+    assert [len(group.positions) for group in joined(view, 0.7)] == [2, 2, 2]
+
+
+def test_a_group_says_how_similar_its_farthest_images_are(tmp_path):
+    """The first and the last are not linked: 60 degrees apart."""
+    (group,) = joined(view_of(tmp_path, angles(0, 30, 60)), 0.8)
+    assert group.positions == [0, 1, 2]
+    assert (group.smallest, group.largest) == pytest.approx((0.5, np.cos(np.radians(30))), abs=1e-5)
+
+
+def test_a_very_large_group_knows_its_links_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(duplicates, "_ALL_PAIRS", 2)
+    (group,) = joined(view_of(tmp_path, angles(0, 30, 60)), 0.8)
+    assert not group.all_pairs
+    assert group.smallest == pytest.approx(np.cos(np.radians(30)), abs=1e-5)
+
+
+def test_the_surest_groups_come_first_and_of_equal_ones_the_largest(tmp_path):
+    vectors = np.zeros((9, 8))
+    vectors[0:2, 0:2], vectors[2:4, 2:4], vectors[4:7, 4:6] = angles(0, 30), angles(0, 0), angles(0, 0, 2)
+    vectors[7:9, 6:8] = angles(0, 10)
+    assert [group.positions for group in joined(view_of(tmp_path, vectors), 0.3)] == [[4, 5, 6], [2, 3], [7, 8], [0, 1]]
 
 
 # Edited images
@@ -191,14 +228,25 @@ def test_edits_are_grouped_with_their_original_and_with_nothing_else(edited):
     for group in groups:
         names = [path.stem for path in group.paths]
         assert sorted(names) == ["bright", "copy", "crop", "jpeg", "original"]
-        assert group.score >= DEFAULT_THRESHOLD
+        assert group.largest == 1
+        assert 0.75 * DEFAULT_THRESHOLD < group.smallest < 1
 
 
 def test_a_high_threshold_leaves_exact_copies(edited):
     groups = edited.duplicates(1.0)
     assert len(groups) == SCENES
     assert all(sorted(path.stem for path in group.paths) == ["copy", "original"] for group in groups)
-    assert {group.score for group in groups} == {1.0}
+    assert {group.smallest for group in groups} == {1.0}
+    assert {group.similarity for group in groups} == {"similarity 1.000"}
+
+
+def test_the_image_with_the_most_pixels_is_the_one_to_keep(edited):
+    for group in edited.duplicates():
+        assert group.reason == "same pixels, largest file"
+        *others, last = group.images
+        assert {(image.width, image.height) for image in others} == {(200, 150)}
+        assert last.path.stem == "crop"
+        assert group.images[0].bytes == max(image.bytes for image in others) == group.paths[0].stat().st_size
 
 
 def test_a_low_threshold_throws_all_together(edited):
@@ -231,4 +279,4 @@ def test_images_of_the_night(tmp_path):
         assert all(0 < entry.features < 10 for entry in collection.entries())
         groups = collection.duplicates(0.3)
     assert {path.stem for group in groups for path in group.paths} >= {"a", "copy"}
-    assert all(group.score >= 0.95 for group in groups)
+    assert all(group.smallest >= 0.95 for group in groups)

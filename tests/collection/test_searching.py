@@ -195,6 +195,55 @@ class TestSearching:
         assert collection.view() is not first
 
 
+class TestTheQueryItself:
+    def test_its_own_file_is_marked_and_counts_as_any_hit(self, collection, photos):
+        (answer,) = collection.search(photos / "a.png", top=2)
+        assert [(hit.itself, hit.copy) for hit in answer.hits] == [(True, False), (False, False)]
+
+    def test_or_there_are_as_many_others_as_asked_for(self, collection, photos):
+        (answer,) = collection.search(photos / "a.png", top=3, count_itself=False)
+        assert [hit.itself for hit in answer.hits] == [True, False, False, False]
+        assert answer.hits == collection.search(photos / "a.png", top=4)[0].hits
+
+    def test_a_query_that_is_not_in_the_collection_has_no_more_answers_for_it(self, collection, photos, tmp_path):
+        with PIL.Image.open(photos / "b.png") as image:
+            image.crop((5, 5, 115, 85)).save(tmp_path / "part.png")
+        (answer,) = collection.search(tmp_path / "part.png", top=2, count_itself=False)
+        assert len(answer.hits) == 2
+        assert not any(hit.itself or hit.copy for hit in answer.hits)
+
+    @pytest.mark.parametrize("inside", [True, False])
+    def test_a_copy_is_an_answer_that_is_marked(self, collection, photos, tmp_path, inside):
+        """A copy inside the collection, found by the original; or the original, found by a copy outside."""
+        copy = (photos if inside else tmp_path) / "copy.png"
+        copy.write_bytes((photos / "a.png").read_bytes())
+        if inside:
+            collection.add(copy)
+        (answer,) = collection.search(photos / "a.png" if inside else copy, top=2, count_itself=False)
+        marks = {hit.path: (hit.itself, hit.copy) for hit in answer.hits if hit.score == 1}
+        assert marks == (
+            {photos / "a.png": (True, False), copy: (False, True)} if inside else {photos / "a.png": (False, True)}
+        )
+        assert len(answer.hits) == 2 + inside
+
+    def test_a_link_to_it_is_itself(self, collection, photos, tmp_path):
+        (tmp_path / "link.png").symlink_to(photos / "a.png")
+        assert collection.search(tmp_path / "link.png", top=1)[0].hits[0].itself
+
+    def test_its_box_changes_nothing(self, collection, photos):
+        hits = collection.search(photos / "a.png", box=(0, 0, 70, 89))[0].hits
+        assert [hit.path for hit in hits if hit.itself] == [photos / "a.png"]
+
+    def test_a_file_that_has_changed_since_is_still_itself(self, collection, photos):
+        picture(photos / "a.png", 1)
+        hits = collection.search(photos / "a.png")[0].hits
+        assert [hit.path for hit in hits if hit.itself] == [photos / "a.png"]
+
+    def test_arrays_and_features_are_not_files(self, collection, photos):
+        answers = collection.search(pixels(0)) + collection.search_features([collection.features(photos / "a.png")])
+        assert not any(hit.itself or hit.copy for answer in answers for hit in answer.hits)
+
+
 class TestBoxes:
     def test_only_what_lies_inside_counts(self, collection, photos):
         whole, part = (collection.search(photos / "a.png", box=box)[0] for box in (None, (0, 0, 70, 89)))

@@ -5,13 +5,14 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Answer, Collection, Group, Hit
+from faemb.collection import Answer, Collection, Group, GroupedImage, Hit
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.errors import InputError
 from faemb.pages.contact_sheet import answers_page, groups_page
@@ -180,9 +181,10 @@ def test_pages_show_them(collection, photos, tmp_path, away):
     if away:
         shutil.rmtree(photos)
     answers = [Answer(str(query), 5, [Hit(path, 0.5) for path in paths])]
+    images = [GroupedImage(path, 50, 50, 1000, datetime(2020, 1, 1), taken=True) for path in paths]
     pages: list[Callable[..., str]] = [
         lambda **how: answers_page(answers, title="T", box=(0, 0, 50, 50), **how),
-        lambda **how: groups_page([Group(paths, 0.5)], title="T", **how),
+        lambda **how: groups_page([Group(images, "largest", 0.5, 0.5)], title="T", **how),
     ]
     for page, queries in zip(pages, (1, 0), strict=True):
         assert len(Page(page(thumbnail=collection.thumbnail)).attributes("image")) == 5 + queries

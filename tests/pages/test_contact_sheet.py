@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,11 +13,11 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Answer, Group, Hit
+from faemb.collection import Answer, Group, GroupedImage, Hit
 from faemb.collection.thumbnails import LARGEST_THUMBNAIL
 from faemb.errors import InputError
 from faemb.pages.contact_sheet import answers_page, groups_page
-from faemb.pages.document import save_page
+from faemb.pages.document import breakable, save_page
 from html_pages import Page
 
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
@@ -52,6 +53,17 @@ def test_a_row_shows_the_query_and_its_hits_in_their_order(tmp_path):
     assert [target(link["href"]) for link in page.attributes("a")] == [query, first, second]
     assert [link["title"] for link in page.attributes("a")] == [str(query), str(first), str(second)]
     assert [bar["style"] for bar in page.attributes("i")] == ["width:99%", "width:0%"]
+
+
+def test_the_query_itself_is_not_among_its_answers_and_a_copy_is_marked(tmp_path):
+    query, copy = (photo(tmp_path / name) for name in ("q.jpg", "copy.jpg"))
+    hits = [Hit(query, 0.9, itself=True), Hit(copy, 0.8, copy=True)]
+    page = Page(answers_page([Answer(str(query), 5, hits)], title="T"))
+    assert page.texts("p", "name") == [f"{tmp_path.name}/copy.jpg"]
+    assert page.texts("p", "detail")[:3] == ["5 local features", "In the collection itself, similarity 0.900", "0.800"]
+    assert page.texts("p", "mark") == ["copy of the query"]
+    page = Page(answers_page([Answer(str(query), 5, hits[:1])], title="T"))
+    assert page.texts("p", "soft") == ["No other image is similar enough."]
 
 
 def test_the_page_is_made_for_readers_and_browsers(tmp_path):
@@ -218,7 +230,29 @@ def test_names_and_titles_stay_text(tmp_path):
     assert {e[0] for e in page.elements}.isdisjoint({"script", "img"})
     assert page.texts("b") == ["0.500"]
     assert not [1 for _, attributes, _ in page.elements if "onerror" in attributes]
-    assert Page(groups_page([Group([path], 0.5)], title=HOSTILE)).texts("h1") == [HOSTILE]
+    assert Page(groups_page([group_of([path], 0.5)], title=HOSTILE)).texts("h1") == [HOSTILE]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("IMG_20190204_holiday.jpg", ["IMG_", "20190204_", "holiday", ".jpg"]),
+        ("summerPalace-roofEast.v2.jpeg", ["summer", "Palace-", "roof", "East", ".v", "2", ".jpeg"]),
+        ("DSC01234.JPG", ["DSC01234", ".JPG"]),
+        ("a__b--c..d.png", ["a__", "b--", "c", "..d", ".png"]),
+        ("<b>_&.png", ["&lt;b&gt;_", "&amp;", ".png"]),
+        ("plain name", ["plain name"]),
+    ],
+)
+def test_lines_of_a_name_end_between_words(name, parts):
+    assert breakable(name) == "<wbr>".join(parts)
+
+
+def test_names_are_cut_only_where_a_word_is_wider_than_its_card(tmp_path):
+    text = answers_page([Answer(str(photo(tmp_path / "my_trip" / "q_1.jpg")), 5, [])], title="T")
+    assert "my_<wbr>trip" in text
+    assert "q_<wbr>1<wbr>.jpg" in text
+    assert re.search(r"\.name \{[^}]*overflow-wrap: break-word", text)
 
 
 def test_each_name_keeps_its_own_writing_direction(tmp_path):
@@ -237,14 +271,33 @@ def test_a_name_that_is_not_unicode_can_be_shown_and_saved(tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
 
 
+def group_of(paths: list[Path], smallest: float, *, all_pairs: bool = True) -> Group:
+    """The first image is larger than the others."""
+    date = datetime(2014, 7, 20)
+    first = GroupedImage(paths[0], 4000, 3000, 2_345_678, date, taken=True)
+    others = [GroupedImage(path, 30, 20, 777, date, taken=False) for path in paths[1:]]
+    return Group([first, *others], "most pixels", smallest, 0.95, all_pairs)
+
+
 def test_groups(tmp_path):
     paths = [photo(tmp_path / "trip" / f"{number}.jpg") for number in range(3)]
-    page = Page(groups_page([Group(paths, 0.41239), Group(paths[:2], 0.9)], title="Duplicates"))
+    page = Page(groups_page([group_of(paths, 0.41239), group_of(paths[:2], 0.9, all_pairs=False)], title="Duplicates"))
     assert page.texts("h2") == ["Group 1", "Group 2"]
-    assert page.texts("p", "soft") == ["3 images, similarity at least 0.412", "2 images, similarity at least 0.900"]
+    assert page.texts("p", "soft") == [
+        "3 images, similarity 0.412 to 0.950",
+        "2 images, similarity 0.900 to 0.950 of linked pairs, others not compared",
+    ]
     assert page.texts("p", "name") == [f"trip/{number}.jpg" for number in (0, 1, 2, 0, 1)]
     assert len(page.attributes("image")) == 3
-    assert page.texts("p", "detail") == []
+    facts = ["4,000 x 3,000 pixels, 2.3 MB, taken 2014-07-20", "30 x 20 pixels, 1 KB, changed 2014-07-20"]
+    assert page.texts("p", "detail") == [
+        facts[0],
+        "keep: most pixels",
+        *facts[1:] * 2,
+        facts[0],
+        "keep: most pixels",
+        facts[1],
+    ]
 
 
 def test_pages_of_nothing():

@@ -27,10 +27,10 @@ from faemb.cli.options import (
     report_failed,
     value,
 )
-from faemb.pages import counted
+from faemb.pages import counted, file_facts
 
 if TYPE_CHECKING:
-    from faemb.collection import Answer, Collection, Group, Info
+    from faemb.collection import Answer, Collection, Group, Hit, Info
     from faemb.features.region import Box as Region
 
 
@@ -39,7 +39,7 @@ def search(
     queries: Annotated[list[Path], argument("QUERY", "Query images.")],
     *,
     box: Box = None,
-    top: Annotated[int, value("K", "Number of results per query.")] = 10,
+    top: Annotated[int, value("K", "Number of results per query, besides the query itself.")] = 10,
     threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
     index: Index = None,
     page: PageOptions,
@@ -56,7 +56,9 @@ def search(
     page.check()
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
-        answers, faults = photos.search_many(queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs)
+        answers, faults = photos.search_many(
+            queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs, count_itself=False
+        )
         report_failed(faults)
         page.save(lambda: _answers_page(answers, photos, region))
     value = {"answers": [_answer_as_json(answer) for answer in answers], "failed": failed_as_json(faults)}
@@ -75,12 +77,17 @@ def _answers_page(answers: Sequence["Answer"], photos: "Collection", box: "Regio
 def duplicates(
     collection: InCollection,
     *,
-    threshold: Annotated[float, value("T", "Images of at least this similarity join a group.")] = 0.3,
+    threshold: Annotated[
+        float,
+        value(
+            "T", "Join images of at least this similarity: 0.3 for one thing in several photographs, 0.9 for copies."
+        ),
+    ] = 0.3,
     index: Index = None,
     page: PageOptions,
     output: Output,
 ) -> None:
-    """List groups of images that show the same object or scene: near-duplicates, edits, crops.
+    """List groups of images that show the same object or scene, and which image of each to keep; no file is changed.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
@@ -88,8 +95,7 @@ def duplicates(
     with opened(collection) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
         page.save(lambda: _groups_page(groups, photos))
-    value = [{"score": group.score, "paths": [str(path) for path in group.paths]} for group in groups]
-    output.show(value, _group_lines(groups, page.html))
+    output.show([_group_as_json(group) for group in groups], _group_lines(groups, page.html))
     page.open()
 
 
@@ -194,22 +200,39 @@ def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | Non
             yield f"{answer.query}: {answer.features} local features"
         else:
             yield f"{answer.query} has no local features{region}, so nothing is similar to it"
-        for rank, hit in enumerate(answer.hits, 1):
+        rank = 0
+        for hit in answer.hits:
+            rank += not hit.itself
+            place = "     " if hit.itself else f"{rank:4d}."
             score = "  none" if hit.score is None else f"{hit.score:6.3f}"
-            yield f"{rank:4d}. {score}  {hit.path}"
+            yield f"{place} {score}  {hit.path}{_relation(hit)}"
     if html is not None:
         yield f"written to {html}"
 
 
+def _relation(hit: "Hit") -> str:
+    if hit.itself:
+        return "  (the query itself)"
+    return "  (copy of the query)" if hit.copy else ""
+
+
 def _answer_as_json(answer: "Answer") -> dict[str, object]:
-    hits = [{"path": str(hit.path), "score": hit.score} for hit in answer.hits]
+    hits = [{**asdict(hit), "path": str(hit.path)} for hit in answer.hits]
     return {"query": answer.query, "features": answer.features, "hits": hits}
+
+
+def _group_as_json(group: "Group") -> dict[str, object]:
+    images = [{**asdict(image), "path": str(image.path), "date": image.date.isoformat()} for image in group.images]
+    similarity = {"smallest": group.smallest, "largest": group.largest, "all_pairs": group.all_pairs}
+    return {"similarity": similarity, "keep": images[0]["path"], "reason": group.reason, "images": images}
 
 
 def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
     for number, group in enumerate(groups, 1):
-        yield f"{number}. similarity {group.score:.3f}"
-        yield from (f"   {path}" for path in group.paths)
+        yield f"{number}. {counted(len(group.images))}, {group.similarity}"
+        for place, image in enumerate(group.images):
+            keep, reason = ("   ", "") if place else ("keep", f"  ({group.reason})")
+            yield f"   {keep:4}  {image.path}  {', '.join(file_facts(image))}{reason}"
     yield counted(len(groups), "group") + (f"; written to {html}" if html else "")
 
 

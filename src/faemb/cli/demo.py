@@ -13,7 +13,7 @@ def demo(
     jobs: Jobs = None,
     quiet: Quiet = False,
 ) -> None:
-    """Index and search images rendered from photographs of installed packages; nothing is downloaded.
+    """Index and search photographs of a small gallery, which are rendered; nothing is downloaded.
 
     Example: faemb demo --open
     """

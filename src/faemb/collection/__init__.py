@@ -2,7 +2,7 @@
 
 from faemb.collection.collection import Collection
 from faemb.collection.model import Model, new_model
-from faemb.collection.results import Answer, Group, Hit, Info
+from faemb.collection.results import Answer, Group, GroupedImage, Hit, Info
 from faemb.collection.sources import Sources, images_in
 from faemb.collection.temporary import encode_images, fit_model
 from faemb.collection.thumbnails import Thumbnail
@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "Collection",
     "Group",
+    "GroupedImage",
     "Hit",
     "Info",
     "Model",

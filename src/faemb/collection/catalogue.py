@@ -296,6 +296,18 @@ class Catalogue:
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
         return found
 
+    def entries_of(self, images: Iterable[int]) -> dict[int, Entry]:
+        """The entry of each image."""
+        wanted, found = sorted(images), {}
+        for start in range(0, len(wanted), _IDS_AT_ONCE):
+            part = wanted[start : start + _IDS_AT_ONCE]
+            marks = ", ".join("?" * len(part))
+            found.update({entry.id: entry for entry in self.entries(f"id in ({marks})", *part)})
+        for image in wanted:
+            if image not in found:
+                raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
+        return found
+
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""
         return dict(self._all("select path, hash from images"))

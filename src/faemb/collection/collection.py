@@ -31,7 +31,7 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
-from faemb.collection.searching import Searcher
+from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer, only_writer
@@ -307,14 +307,18 @@ class Collection:
         threshold: float | None = None,
         box: Sequence[float] | None = None,
         index: str | None = None,
+        count_itself: bool = True,
     ) -> list[Answer]:
         """The most similar images to each query: a path, a Pillow image, an array, or a list of them.
 
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
-        this similarity are returned.
+        this similarity are returned. A query that is in the collection is a hit like any other, marked `itself`;
+        without `count_itself`, it is not counted: there may be `top` hits and itself.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
-        answers, faults = self.search_many(several, top=top, threshold=threshold, box=box, index=index)
+        answers, faults = self.search_many(
+            several, top=top, threshold=threshold, box=box, index=index, count_itself=count_itself
+        )
         if faults:
             raise InputError(faults[0])
         return answers
@@ -328,9 +332,11 @@ class Collection:
         box: Sequence[float] | None = None,
         index: str | None = None,
         jobs: int | None = None,
+        count_itself: bool = True,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        return self._searcher.images(queries, top=top, threshold=threshold, box=box, index=index, jobs=jobs)
+        wanted = Wanted(top, threshold, index, count_itself)
+        return self._searcher.images(queries, wanted, box=box, jobs=jobs)
 
     def search_features(
         self,
@@ -343,12 +349,16 @@ class Collection:
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor."""
         stored = [rounded(query) for query in queries]
-        return self._searcher.features(stored, names or [""] * len(stored), top=top, threshold=threshold, index=index)
+        return self._searcher.features(stored, names or [""] * len(stored), Wanted(top, threshold, index))
 
     def duplicates(
         self, threshold: float = DEFAULT_THRESHOLD, *, index: str | None = None, progress: Progress | None = None
     ) -> list[Group]:
-        """Groups of images, each of which has at least this similarity to another image of its group."""
+        """Groups of images that show the same, the surest first.
+
+        Each image has at least this similarity to another one of its group, and 0.75 of it on average where groups
+        were joined; `Group` says how similar all of its images are.
+        """
         return self._searcher.duplicates(threshold, index=index, progress=progress)
 
     # Reading.

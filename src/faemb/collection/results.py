@@ -1,6 +1,7 @@
 """Results: hits of a query, groups of duplicates, a summary of a collection."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 
@@ -9,6 +10,10 @@ class Hit:
     path: Path
     score: float | None
     """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
+    itself: bool = False
+    """The query was given as a path, and this is the same file."""
+    copy: bool = False
+    """Another file than the query, with the same bytes."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +25,46 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Images that show the same object or scene, those with most links first."""
+class GroupedImage:
+    """An image of a group, as it was when it was indexed."""
 
-    paths: list[Path]
-    score: float
-    """Smallest similarity of linked images."""
+    path: Path
+    width: int
+    height: int
+    bytes: int
+    """Size of the file."""
+    date: datetime
+    """Local time, without a time zone."""
+    taken: bool
+    """Whether `date` is when the photograph was taken, by its EXIF data; else when the file was last changed."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Images that show the same object or scene: copies, edits, or several photographs of it."""
+
+    images: list[GroupedImage]
+    """The one to keep first: with the most pixels, then the largest file, then the oldest; the others in this order."""
+    reason: str
+    """Why the first is the one to keep."""
+    smallest: float
+    largest: float
+    """Smallest and largest similarity of two images of the group."""
+    all_pairs: bool = True
+    """False for a very large group: the similarities are those of linked images, and other pairs were not compared."""
+
+    @property
+    def paths(self) -> list[Path]:
+        return [image.path for image in self.images]
+
+    @property
+    def similarity(self) -> str:
+        """The similarities as text."""
+        low, high = f"{self.smallest:.3f}", f"{self.largest:.3f}"
+        between = low if low == high else f"{low} to {high}"
+        return (
+            f"similarity {between}" if self.all_pairs else f"similarity {between} of linked pairs, others not compared"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,52 @@
 """Search: the images most similar to a query, and groups of images that show the same object or scene."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from faemb.collection.backends import Backend, backend_for
-from faemb.collection.duplicates import FEW_FEATURES, connected, linked
+from faemb.collection.catalogue import Entry
+from faemb.collection.duplicates import FEW_FEATURES, Members, grouped, linked
+from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
-from faemb.errors import Fault, about
+from faemb.errors import Fault, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
+from faemb.features.job import content_hash
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_number, require_whole
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How much of a ranking is returned."""
+
+    top: int
+    threshold: float | None = None
+    """Smallest similarity of a hit."""
+    index: str | None = None
+    """Kind of index; the collection's own if None."""
+    count_itself: bool = True
+    """Whether the query's own file counts among `top`."""
+
+    def __post_init__(self) -> None:
+        require_whole("top", self.top, 1)
+        if self.threshold is not None:
+            require_number("threshold", self.threshold, least=-1, most=1)
+
+
+@dataclass(frozen=True)
+class _Query:
+    name: str
+    features: LocalFeatures
+    file: Path | None = None
+    """None for a query that was given as an array or as features."""
 
 
 class Searcher:
@@ -24,73 +56,63 @@ class Searcher:
         self._reader, self._index = reader, index
 
     def images(
-        self,
-        queries: Sequence[ImageLike],
-        *,
-        top: int,
-        threshold: float | None,
-        box: Sequence[float] | None,
-        index: str | None,
-        jobs: int | None,
+        self, images: Sequence[ImageLike], wanted: Wanted, *, box: Sequence[float] | None, jobs: int | None
     ) -> tuple[list[Answer], list[Fault]]:
         """An answer for each query that can be read, and a sentence for each that cannot."""
-        found: dict[int, LocalFeatures] = {}
+        found: dict[int, _Query] = {}
         faults: list[Fault] = []
-        for number, outcome in described(queries, self._reader.model.extractor, box, jobs):
+        for number, outcome in described(images, self._reader.model.extractor, box, jobs):
+            image = images[number]
             if isinstance(outcome, LocalFeatures):
-                found[number] = outcome
+                file = Path(image) if isinstance(image, str | os.PathLike) else None
+                found[number] = _Query(name_of(image), outcome, file)
             else:
-                faults.append(about(name_of(queries[number]), outcome))
-        numbers = sorted(found)
-        names = [name_of(queries[number]) for number in numbers]
-        features = [found[number] for number in numbers]
-        return self.features(features, names, top=top, threshold=threshold, index=index), faults
+                faults.append(about(name_of(image), outcome))
+        return self._answers([found[number] for number in sorted(found)], wanted), faults
 
-    def features(
-        self,
-        queries: Sequence[LocalFeatures],
-        names: Sequence[str],
-        *,
-        top: int,
-        threshold: float | None,
-        index: str | None,
-    ) -> list[Answer]:
+    def features(self, queries: Sequence[LocalFeatures], names: Sequence[str], wanted: Wanted) -> list[Answer]:
         """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
-        require_whole("top", top, 1)
-        if threshold is not None:
-            require_number("threshold", threshold, least=-1, most=1)
+        return self._answers([_Query(name, query) for name, query in zip(names, queries, strict=True)], wanted)
+
+    def _answers(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
         self._reader.require_fitted()
         answers: list[Answer] = []
         with self._reader.view() as view:
-            kind = self._kind(view, index)
             for start in range(0, len(queries), PORTION):
                 part = queries[start : start + PORTION]
-                hits = self._hits(view, part, top, threshold, kind)
-                answers += [
-                    Answer(name, len(query), found)
-                    for name, query, found in zip(names[start:], part, hits, strict=False)
-                ]
+                hits = self._hits(view, part, wanted)
+                answers += [Answer(query.name, len(query.features), own) for query, own in zip(part, hits, strict=True)]
         return answers
 
-    def _hits(
-        self,
-        view: View,
-        queries: Sequence[LocalFeatures],
-        top: int,
-        threshold: float | None,
-        kind: type[Backend] | None,
-    ) -> list[list[Hit]]:
+    def _hits(self, view: View, queries: Sequence[_Query], wanted: Wanted) -> list[list[Hit]]:
         """Per query, best first; none for a query without local features."""
-        found = view.search(view.model.encode([query.descriptors for query in queries]), top, kind)
-        least = -np.inf if threshold is None else threshold
-        wanted = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query) > 0] for query in queries])
-        names = self._reader.catalogue.paths(set(view.ids[found.rows[wanted]].tolist()))
+        vectors = view.model.encode([query.features.descriptors for query in queries])
+        # One more, since the query itself may be among them and not count.
+        found = view.search(vectors, wanted.top + 1, self._kind(view, wanted.index))
+        least = -np.inf if wanted.threshold is None else wanted.threshold
+        kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
+        entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
         hits = []
         for number, query in enumerate(queries):
-            ids = view.ids[found.rows[number, wanted[number]]].tolist()
-            scores = found.scores[number, wanted[number]].tolist()
-            own = [Hit(self._reader.layout.path_of(names[i]), score) for i, score in zip(ids, scores, strict=True)]
-            hits.append(own + self._without_features(top - len(own)) if len(query) and threshold is None else own)
+            ids = view.ids[found.rows[number, kept[number]]].tolist()
+            scores = found.scores[number, kept[number]].tolist()
+            own = self._marked(query, [entries[image] for image in ids], scores)
+            most = wanted.top + (not wanted.count_itself and any(hit.itself for hit in own))
+            room = most - len(own) if len(query.features) and wanted.threshold is None else 0
+            hits.append(own[:most] + self._without_features(room))
+        return hits
+
+    def _marked(self, query: _Query, entries: Sequence[Entry], scores: Sequence[float]) -> list[Hit]:
+        """Hits, of which the query's own file and its copies are marked."""
+        paths = [self._reader.layout.path_of(entry.path) for entry in entries]
+        if query.file is None:
+            return [Hit(path, score) for path, score in zip(paths, scores, strict=True)]
+        content = _content(query.file)
+        hits = []
+        for entry, path, score in zip(entries, paths, scores, strict=True):
+            same = entry.hash == content
+            itself = _is_same_file(query.file, path, through_links=same)
+            hits.append(Hit(path, score, itself=itself, copy=same and not itself))
         return hits
 
     def _without_features(self, room: int) -> list[Hit]:
@@ -107,13 +129,32 @@ class Searcher:
         self._reader.require_fitted()
         with self._reader.view() as view:
             few = np.isin(view.ids, self._reader.catalogue.ids(f"features < {FEW_FEATURES}"))
-            groups = connected(linked(view, few, threshold, self._kind(view, index), progress or silent))
-            members = {int(view.ids[position]) for positions, _ in groups for position in positions}
-            names = self._reader.catalogue.paths(members)
+            found = linked(view, few, threshold, self._kind(view, index), progress or silent)
+            groups = grouped(view, {(a, b): score for a, b, score in found}, threshold)
+            entries = self._reader.catalogue.entries_of(
+                {int(view.ids[position]) for group in groups for position in group.positions}
+            )
         return [
-            Group([self._reader.layout.path_of(names[int(view.ids[position])]) for position in positions], score)
-            for positions, score in groups
+            self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in groups
         ]
+
+    def _group(self, group: Members, entries: Sequence[Entry]) -> Group:
+        images, reason = by_worth([grouped_image(entry, self._reader.layout.path_of(entry.path)) for entry in entries])
+        return Group(images, reason, group.smallest, group.largest, group.all_pairs)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))
+
+
+def _content(file: Path) -> str | None:
+    try:
+        return content_hash(file)
+    except InputError:  # deleted since its features were extracted
+        return None
+
+
+def _is_same_file(query: Path, path: Path, *, through_links: bool) -> bool:
+    """Following links takes system calls, which is too slow for every hit of a long answer."""
+    if os.path.abspath(query) == os.fspath(path):
+        return True
+    return through_links and os.path.realpath(query) == os.path.realpath(path)

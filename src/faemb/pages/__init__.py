@@ -1,6 +1,18 @@
 """Pages, reports and plots: HTML pages that need no other file, and the results of benchmark runs."""
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faemb.collection import GroupedImage
+
 
 def counted(count: int, one: str = "image", many: str = "") -> str:
     """The number with its noun, whose plural ends in s unless it is given."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def file_facts(image: "GroupedImage") -> list[str]:
+    """Dimensions, size and date of an image file."""
+    size = f"{image.bytes / 1e6:.1f} MB" if image.bytes >= 1e6 else f"{image.bytes / 1e3:.0f} KB"
+    date = f"{'taken' if image.taken else 'changed'} {image.date:%Y-%m-%d}"
+    return [f"{image.width:,} x {image.height:,} pixels", size, date]

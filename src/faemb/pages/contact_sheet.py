@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faemb.collection.results import Answer, Group
+from faemb.collection.results import Answer, Group, Hit
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.errors import FaembError
 from faemb.features.region import Box, checked_box
@@ -53,13 +53,15 @@ class ShownAnswer:
     picture: Picture | None
     """The query; None if it is not a file."""
     features: int
-    hits: list[tuple[Picture, float | None]]
+    itself: Hit | None
+    """The hit that is the query's own file, which is not shown among its answers."""
+    hits: list[tuple[Picture, Hit]]
 
 
 @dataclass(frozen=True)
 class ShownGroup:
+    group: Group
     pictures: list[Picture]
-    score: float
 
 
 def answers_page(
@@ -81,7 +83,7 @@ def groups_page(
 ) -> str:
     """A page of groups of images that show the same object or scene."""
     pictures = _Pictures(thumbnail)
-    rows = (ShownGroup([pictures.of(path) for path in group.paths], group.score) for group in groups)
+    rows = (ShownGroup(group, [pictures.of(path) for path in group.paths]) for group in groups)
     return render("groups.html", title=title, note=note, count=len(groups), groups=rows)
 
 
@@ -107,7 +109,9 @@ class _Pictures:
 
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
     query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query, make_thumbnail), box)
-    return ShownAnswer(query, answer.features, [(pictures.of(hit.path), hit.score) for hit in answer.hits])
+    itself = next((hit for hit in answer.hits if hit.itself), None)
+    others = [(pictures.of(hit.path), hit) for hit in answer.hits if not hit.itself]
+    return ShownAnswer(query, answer.features, itself, others)
 
 
 def _with_box(picture: Picture, box: Sequence[float] | None) -> Picture:

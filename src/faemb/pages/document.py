@@ -1,12 +1,14 @@
 """HTML pages from the templates of this package: each page holds its style and pictures and runs no scripts."""
 
 import os
+import re
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from faemb.errors import InputError
-from faemb.pages import counted
+from faemb.pages import counted, file_facts
 from faemb.runtime.storage import AnyPath, replacing, require_output
 
 GENERATOR = '<meta name="generator" content="faemb">'
@@ -49,6 +51,15 @@ def _valid_text(value: object) -> object:
     return known.translate(_CONTROLS)
 
 
+def breakable(name: str) -> Markup:
+    """A name with places where a line may end: after _ and -, before a dot, between the words of camelCase.
+
+    Browsers break lines at spaces and hyphens only, so that long names would be cut in the middle of words.
+    """
+    return Markup("<wbr>").join(_WORDS.split(str(_valid_text(name))))
+
+
+_WORDS = re.compile(r"(?<=[_-])(?![_-])|(?<=[^.])(?=\.)|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Z])")
 _CONTROLS = {code: "?" for code in range(32) if chr(code) not in "\t\n"}
 _ENVIRONMENT = Environment(
     loader=PackageLoader("faemb.pages"),
@@ -59,4 +70,4 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.filters["counted"] = counted
+_ENVIRONMENT.filters.update(breakable=breakable, counted=counted, file_facts=file_facts)
