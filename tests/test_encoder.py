@@ -214,7 +214,7 @@ def test_clone_is_unfitted_and_equal_in_settings(learning) -> None:
 def test_progress_names_its_stages(learning) -> None:
     seen = []
     small(rotation=Rotation()).fit(learning, progress=lambda stage, done, total: seen.append((stage, done, total)))
-    assert {"projection", "anchors", "statistics", "whitening", "rotation"} <= {stage for stage, _, _ in seen}
+    assert {"projection", "anchors: k-means", "statistics", "rotation"} <= {stage for stage, _, _ in seen}
     assert all(0 <= done <= total for _, done, total in seen)
 
 
