@@ -13,10 +13,10 @@ from operator import matmul
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
-from faemb.arrays import Array, float64, namespace
+from faemb.arrays import Array, float64, namespace, require_finite
+from faemb.lapack import dsyevr
 from faemb.runtime.threads import interruptible
 
 _COLUMNS = 4096
@@ -69,8 +69,11 @@ def symmetric_eigen(
 def _lapack_eigen(matrix: Float[np.ndarray, "n n"], overwrite: bool) -> tuple[np.ndarray, np.ndarray]:
     """By relatively robust representations (dsyevr): as fast as divide and conquer (dsyevd), which needs twice the
     memory, and whose workspace of 2 n^2 numbers cannot be counted in 32 bits from n = 32,767 on."""
-    columnwise = matrix if matrix.flags.f_contiguous else matrix.T  # LAPACK's order; it is symmetric
-    return scipy.linalg.eigh(columnwise, overwrite_a=overwrite, driver="evr")
+    require_finite(matrix, "elements of the matrix")
+    columnwise = matrix.T if matrix.flags.c_contiguous else matrix  # the same matrix in LAPACK's order
+    if not (overwrite and columnwise.flags.f_contiguous and columnwise.flags.writeable):
+        columnwise = columnwise.copy(order="F")
+    return dsyevr(columnwise)
 
 
 def principal_axes(

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from faemb.arrays import Array, MatrixLike, as_matrix, float64, like, namespace
@@ -209,10 +208,10 @@ class Whitening(Component):
             (dimension, dimension), dtype=self.matrix_.dtype, device=self.matrix_.device
         )
         for start in range(0, kept, _ROWS):
-            progress("whitening: product", start, kept)
+            progress("preparing to encode", start, kept)
             add_gram(metric, self.matrix_[start : start + _ROWS])
         mirror(metric)
-        progress("whitening: product", kept, kept)
+        progress("preparing to encode", kept, kept)
         return metric
 
     @property
@@ -230,9 +229,9 @@ class Whitening(Component):
         """
         self.require_fitted()
         if self._triangle is None and images >= _REPAID and isinstance(self.matrix_, np.ndarray):
-            factorise = partial(scipy.linalg.qr, self.matrix_, mode="r", check_finite=False)
-            stage = "whitening: triangular factor of {:,} x {:,}".format(*self.matrix_.shape)
-            self._triangle = reported(factorise, stage, progress)[0]
+            factorise = partial(np.linalg.qr, self.matrix_, mode="r")
+            stage = "preparing to encode: triangular factor of {:,} x {:,}".format(*self.matrix_.shape)
+            self._triangle = reported(factorise, stage, progress)
 
     def to(self, device: str) -> "Whitening":
         self._metric = self._triangle = None

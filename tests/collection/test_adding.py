@@ -155,7 +155,7 @@ class TestAdding:
             made.add(photos, progress=lambda *call: calls.append(call))
         stages = list(dict.fromkeys(stage for stage, _, _ in calls))
         assert stages[0] == "features"
-        assert {"anchors", "whitening"} <= set(stages[1:-1])
+        assert {"anchors: k-means", "statistics"} <= set(stages[1:-1])
         assert stages[-1] == "encode"
         for stage in ("features", "encode"):
             steps = [(done, total) for name, done, total in calls if name == stage]

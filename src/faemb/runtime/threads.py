@@ -9,13 +9,14 @@ them alone: they end with the process, or, in a process that goes on, when their
 """
 
 import contextvars
+import ctypes
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
@@ -46,7 +47,11 @@ def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | No
         return call()
     answer: Future[Result] = Future()
     threading.Thread(target=_settle, args=(answer, contextvars.copy_context().run, call), daemon=True).start()
-    return _awaited(answer, meanwhile)
+    try:
+        return _awaited(answer, meanwhile)
+    finally:
+        if not answer.done():
+            _skip_exit_handlers()
 
 
 def reported(call: Callable[[], Result], stage: str, progress: Progress, *, interrupt: bool = True) -> Result:
@@ -76,6 +81,17 @@ def _awaited(answer: "Future[Result]", meanwhile: Callable[[], None] | None = No
             meanwhile()
 
 
+@cache
+def _skip_exit_handlers() -> None:
+    """Let the process end, with its exit status, before the exit handlers of compiled libraries.
+
+    OpenBLAS's waits for its threads and frees the memory that an abandoned call still works in, which crashes.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # on systems without this function of the GNU C library
+        libc = ctypes.CDLL(None)
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+
+
 def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """The results of `task` in the order of the items, which are read at most one per thread ahead."""
     waiting = iter(items)
@@ -95,7 +111,7 @@ def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: i
 
 
 class _Pool(Generic[Item, Result]):
-    """Threads that run one task; daemons, unlike those of concurrent.futures, so that the process can end before them."""
+    """Daemon threads that run one task. For those of concurrent.futures, which are none, the process waits at its end."""
 
     def __init__(self, task: Callable[[Item], Result], threads: int) -> None:
         self._task, self._threads = task, threads
@@ -124,9 +140,11 @@ class _Pool(Generic[Item, Result]):
                 self._items.get_nowait()
         for _ in self._running:
             self._items.put(None)
-        if kind is None or issubclass(kind, Exception):
-            for thread in self._running:
-                thread.join()
+        if kind is not None and not issubclass(kind, Exception):
+            _skip_exit_handlers()
+            return
+        for thread in self._running:
+            thread.join()
 
     def _work(self) -> None:
         while (submitted := self._items.get()) is not None:
