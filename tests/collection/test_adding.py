@@ -163,6 +163,22 @@ class TestAdding:
             assert steps[-1] == (5, 5)
             assert steps == sorted(steps)
 
+    def test_a_run_that_is_continued_does_not_learn_again(self, tmp_path, photos):
+        folder, told = tmp_path / "new.faemb", []
+
+        def stop(stage: str, done: int, total: int) -> None:
+            if stage == "encode":
+                raise KeyboardInterrupt
+
+        with Collection.create(folder, new_tiny_model()) as made, pytest.raises(KeyboardInterrupt):
+            made.add(photos, progress=stop)
+        learned = (folder / "model.faemb").read_bytes()
+        with Collection.resume(folder, new_tiny_model()) as again:
+            assert counts(again.add(photos, progress=lambda *call: told.append(call[0]))) == (0, 0, 5, 0)
+            assert again.info().waiting == 0
+        assert set(told) <= {"features", "preparing to encode", "encode"}
+        assert (folder / "model.faemb").read_bytes() == learned
+
     def test_a_progress_that_fails_leaves_what_is_done(self, tmp_path, photos, model):
         def stop(stage: str, done: int, total: int) -> None:
             if stage == "encode":

@@ -13,6 +13,7 @@ from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.features import HessianAffine
 from faemb.presets import SMALLER, preset, shrunk
 from faemb.projection import Projection
+from faemb.runtime import UNKNOWN
 from faemb.whitening import Whitening
 
 DESCRIPTOR = 128
@@ -105,12 +106,12 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
 
 
 def test_progress_names_every_stage(sets):
-    calls: list[tuple[str, int, int | None]] = []
+    calls: list[tuple[str, int, int]] = []
     small_model().fit(sets, progress=lambda *call: calls.append(call))
     last = {stage: (done, total) for stage, done, total in calls}
     assert list(last) == ["projection", "anchors: k-means", "statistics", "whitening: eigenvalues of 72 x 72"]
     assert all(done == total for done, total in last.values())
-    assert all(total is None or 0 <= done <= total for _, done, total in calls)
+    assert all(total == UNKNOWN or 0 <= done <= total for _, done, total in calls)
 
 
 def test_a_model_that_has_learned_nothing_says_so(sets):

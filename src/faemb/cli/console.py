@@ -5,6 +5,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from faemb.runtime import UNKNOWN
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
     from rich.table import Table
@@ -70,7 +72,7 @@ class Live:
         if isinstance(self._shown, _Bars):
             self._shown.stop()
 
-    def __call__(self, stage: str, done: int, total: int | None) -> None:
+    def __call__(self, stage: str, done: int, total: int) -> None:
         if self._shown is not None:
             self._shown.show(stage, done, total)
 
@@ -99,15 +101,15 @@ class _Bars:
     def stop(self) -> None:
         self._bars.stop()
 
-    def show(self, stage: str, done: int, total: int | None) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         if stage not in self._stages:
-            self._stages[stage] = self._bars.add_task(stage, total=total, count="")
+            self._stages[stage] = self._bars.add_task(stage, total=_known(total), count="")
         bar = self._stages[stage]
         if self._bars.tasks[bar].finished and done == 0:  # the same stage of the next piece of work
-            self._bars.reset(bar, total=total)
+            self._bars.reset(bar, total=_known(total))
         speed = self._bars.tasks[bar].speed
         rate = f", {speed:.1f} per second" if speed and total != 1 else ""
-        self._bars.update(bar, completed=done, total=total, count=_count(done, total) + rate)
+        self._bars.update(bar, completed=done, total=_known(total), count=_count(done, total) + rate)
 
 
 class _Lines:
@@ -120,7 +122,7 @@ class _Lines:
         self._began = time.monotonic()
         self._stage, self._start, self._last, self._told = "", 0.0, 0.0, 0
 
-    def show(self, stage: str, done: int, total: int | None) -> None:
+    def show(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
         if stage != self._stage or done < self._told:
             self._stage, self._start, self._last, self._told = stage, now, -math.inf, 0
@@ -130,26 +132,30 @@ class _Lines:
         parts = [_count(done, total), self._time(done, total, now - self._start)]
         warning(": ".join([stage, ", ".join(filter(None, parts))]).removesuffix(": "))
 
-    def _is_due(self, done: int, total: int | None, now: float) -> bool:
+    def _is_due(self, done: int, total: int, now: float) -> bool:
         if now - self._last < _BETWEEN:
             return False
         if self._last == -math.inf:
             return True
-        if total is None:  # after 10 s, 20 s, 40 s and so on
+        if total == UNKNOWN:  # after 10 s, 20 s, 40 s and so on
             return now - self._start >= 2 * (self._last - self._start)
         return done - self._told >= total / 10
 
-    def _time(self, done: int, total: int | None, seconds: float) -> str:
+    def _time(self, done: int, total: int, seconds: float) -> str:
         if seconds < 1:
             return ""
-        if total is None or done == 0:
+        if total == UNKNOWN or done == 0:
             return f"{_duration(seconds)} so far"
         return f"about {_duration(seconds * (total - done) / done)} left"
 
 
-def _count(done: int, total: int | None) -> str:
+def _known(total: int) -> int | None:
+    return None if total == UNKNOWN else total
+
+
+def _count(done: int, total: int) -> str:
     """Empty for a stage in one piece."""
-    if total is None:
+    if total == UNKNOWN:
         return f"{done}" if done else ""
     return f"{done}/{total}" if total != 1 else ""
 

@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from faemb.runtime import Progress
+from faemb.runtime import UNKNOWN, Progress
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -56,7 +56,7 @@ def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | No
 
 def reported(call: Callable[[], Result], stage: str, progress: Progress, *, interrupt: bool = True) -> Result:
     """The result of a long call as a stage of unknown length; `interrupt`: whether to leave it to a thread."""
-    waiting = partial(progress, stage, 0, None)
+    waiting = partial(progress, stage, 0, UNKNOWN)
     waiting()
     result = interruptible(call, waiting) if interrupt else call()
     progress(stage, 1, 1)
@@ -111,7 +111,7 @@ def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: i
 
 
 class _Pool(Generic[Item, Result]):
-    """Daemon threads that run one task. For those of concurrent.futures, which are none, the process waits at its end."""
+    """Daemon threads that run one task; at its end a process would wait for the threads of concurrent.futures."""
 
     def __init__(self, task: Callable[[Item], Result], threads: int) -> None:
         self._task, self._threads = task, threads

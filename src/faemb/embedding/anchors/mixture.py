@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from faemb.arrays import Array, like, to_numpy
 from faemb.embedding.anchors.kmeans import kmeans_anchors
-from faemb.runtime import Progress, silent
+from faemb.runtime import UNKNOWN, Progress, silent
 from faemb.runtime.threads import interruptible
 
 _MOST, _AT_ONCE = 200, 10
@@ -45,7 +45,7 @@ def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int, progress:
         # An EM run cut at its last iteration is a usable mixture: each iteration improves the likelihood.
         warnings.simplefilter("ignore", ConvergenceWarning)
         while done < _MOST and not getattr(model, "converged_", False):
-            waiting = partial(progress, _STAGE, done, None)
+            waiting = partial(progress, _STAGE, done, UNKNOWN)
             waiting()
             interruptible(partial(model.fit, samples), waiting)
             done += model.n_iter_
