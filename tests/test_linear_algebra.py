@@ -5,7 +5,16 @@ import pytest
 
 from backends import Backend
 from faemb.arrays import to_numpy
-from faemb.linear_algebra import gram_matrix, numerical_rank, principal_axes, squared_distances, symmetric_eigen
+from faemb.errors import InputError
+from faemb.linear_algebra import (
+    add_gram,
+    gram_matrix,
+    mirror,
+    numerical_rank,
+    principal_axes,
+    squared_distances,
+    symmetric_eigen,
+)
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -51,6 +60,28 @@ def test_signs_do_not_depend_on_the_sign_of_the_data(backend: Backend, rng: np.r
     for shape in ((30, 5), (5, 30)):
         x = rng.standard_normal(shape)
         np.testing.assert_allclose(axes_of(-x, 3, backend)[2], axes_of(x, 3, backend)[2], atol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_matrix_is_kept_unless_it_may_be_overwritten(rng: np.random.Generator, order: str, overwrite: bool) -> None:
+    matrix = symmetric(rng, 6)
+    given = (
+        np.repeat(matrix, 2, axis=0)[::2]
+        if order == "strided"
+        else np.asfortranarray(matrix)
+        if order == "F"
+        else matrix.copy()
+    )
+    values, vectors = symmetric_eigen(given, overwrite=overwrite)
+    np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, atol=1e-10)
+    if not overwrite:
+        np.testing.assert_array_equal(given, matrix)
+
+
+def test_a_matrix_with_nan_is_refused() -> None:
+    with pytest.raises(InputError, match="4 NaN or infinite"):
+        symmetric_eigen(np.full((2, 2), np.nan))
 
 
 # Principal axes
@@ -202,3 +233,15 @@ def test_the_gram_matrix_is_the_same_in_blocks(
     product = to_numpy(gram_matrix(backend.array(x)))
     np.testing.assert_allclose(product, x.T @ x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(product, product.T, rtol=1e-12, atol=1e-12)
+
+
+def test_gram_matrices_of_parts_add_up(
+    backend: Backend, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = rng.standard_normal((30, 21))
+    monkeypatch.setattr("faemb.linear_algebra._COLUMNS", 8)
+    total = backend.array(np.zeros((21, 21)))
+    for part in np.split(x, 3):
+        add_gram(total, backend.array(part))
+    mirror(total)
+    np.testing.assert_allclose(to_numpy(total), x.T @ x, rtol=1e-12, atol=1e-12)

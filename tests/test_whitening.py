@@ -1,5 +1,6 @@
 """Whitening: its statistics, its null space, its floor, and why all of it is done in float64."""
 
+import tracemalloc
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from backends import Backend
 from faemb.arrays import to_numpy
 from faemb.errors import InputError, NotFittedError
-from faemb.whitening import Moments, Whitening
+from faemb.whitening import Moments, Spectrum, Whitening
 
 Fit = Callable[..., Whitening]
 
@@ -82,6 +83,52 @@ def test_parts_merge_to_the_whole_in_any_grouping(backend: Backend, cuts: set[in
         order.shuffle(parts)
         parts.append(parts.pop() + parts.pop())
     assert_same(parts[0], Moments.of(backend.array(rows)))
+
+
+@examples
+@given(cuts=st.sets(st.integers(0, 40), max_size=12))
+def test_parts_give_what_the_whole_gives(backend: Backend, cuts: set[int]) -> None:
+    rows = np.random.default_rng(0).standard_normal((40, 4)) * [1, 10, 100, 0.1] + [0, 5, -50, 1]
+    parts = (backend.array(part) for part in np.split(rows, sorted(cuts)))
+    assert_same(Moments.of_parts(parts), Moments.of(backend.array(rows)))
+
+
+def test_learning_needs_no_more_than_three_large_arrays(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 16,560 dimensions one D x D array takes 2.2 GB; there were five of them, and a workspace of two more."""
+    size = 800
+    monkeypatch.setattr("faemb.linear_algebra._COLUMNS", 80)
+    monkeypatch.setattr("faemb.linear_algebra._SIGNS_AT_ONCE", 80)
+    monkeypatch.setattr("faemb.whitening._ROWS", 80)
+    tracemalloc.start()
+    moments = Moments.of_parts(rng.standard_normal((50, size)) for _ in range(20))
+    statistics = tracemalloc.get_traced_memory()[1]
+    spectrum = Spectrum.of(moments, centre=True, overwrite=True)
+    Whitening().fit_spectrum(spectrum)
+    learning = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert statistics < 1.5 * 8 * size**2
+    assert learning < 3 * 8 * size**2
+
+
+@pytest.mark.parametrize("centre", [True, False])
+def test_statistics_are_kept_unless_they_may_be_overwritten(y: np.ndarray, centre: bool) -> None:
+    moments = Moments.of(y)
+    before = moments.scatter.copy()
+    spectrum = Spectrum.of(moments, centre=centre)
+    np.testing.assert_array_equal(moments.scatter, before)
+    second = np.cov(y.T, bias=True) if centre else y.T @ y / len(y)
+    np.testing.assert_allclose(spectrum.values, np.linalg.eigvalsh(second)[::-1], rtol=1e-9)
+
+
+def test_forming_the_product_tells_how_far_it_is(y: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faemb.whitening._ROWS", 4)
+    whitening, told = Whitening().fit(Moments.of(y)), []
+    plain = whitening.metric(y)
+    whitening.prepare_metric(1000, lambda *call: told.append(call))
+    assert told == [("preparing to encode", done, 6) for done in (0, 4, 6)]
+    np.testing.assert_allclose(whitening.metric(y), plain, rtol=1e-4)
 
 
 def test_single_rows_merge_to_the_whole(backend: Backend, y: np.ndarray) -> None:

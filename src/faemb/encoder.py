@@ -13,6 +13,7 @@ Constructor arguments are settings and are never changed: `fit` learns clones of
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from faemb.pooling import POOLINGS, TOLERANCE, Gram, weights
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.runtime import Progress, silent
-from faemb.runtime.threads import cores, in_threads
+from faemb.runtime.threads import cores, in_threads, reported
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
 from faemb.whitening import Moments, Spectrum, Whitening
@@ -137,6 +138,7 @@ class Encoder(Component):
         spectrum = self._fit_embedding(sets, progress)
         if spectrum is not None:
             self.fit_whitening(spectrum)
+        del spectrum  # two to four times the memory of what was learned from it
         if self.discard_after >= self._pooled_length():
             raise InputError(
                 f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
@@ -145,7 +147,6 @@ class Encoder(Component):
         if self.rotation is not None:
             nonempty = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
             self.fit_rotation(self._pooled(sets.select(nonempty), progress, "rotation").vectors)
-        progress("done", 1, 1)
 
     def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
         """Learn the projection and the anchors alone; returns what `fit_whitening` takes, if there is a whitening."""
@@ -164,14 +165,18 @@ class Encoder(Component):
             progress("projection", 0, 1)
             self.projection_ = self.projection.clone().fit(rows)
             rows = self.projection_.project(rows)
-        progress("anchors", 0, 1)
-        self.embedding_ = self.embedding.clone().fit(rows)
+            progress("projection", 1, 1)
+        self.embedding_ = self.embedding.clone().fit(rows, progress=progress)
         if self.whitening is None:
             return None
         self.whitening.check_settings(self.embedding_.dimension, self.embedding_.leading_components())
-        moments = self._moments(sets, progress)
-        progress("whitening", 0, 1)
-        return Spectrum.of(moments, centre=self.whitening.centre)
+        return self._spectrum(self._moments(sets, progress), self.whitening.centre, progress)
+
+    def _spectrum(self, moments: Moments, centre: bool, progress: Progress) -> Spectrum:
+        size = self.embedding_.dimension
+        stage = f"whitening: eigenvalues of {size:,} x {size:,}"
+        decompose = partial(Spectrum.of, moments, centre=centre, overwrite=True)
+        return reported(decompose, stage, progress, interrupt=isinstance(moments.mean, np.ndarray))
 
     def fit_whitening(self, spectrum: Spectrum) -> "Encoder":
         """Learn the whitening alone, from what `fit_embedding` returned."""
@@ -203,14 +208,14 @@ class Encoder(Component):
         """Aggregated vectors before normalisation: the expensive part of `encode`; `finish` is the rest."""
         return self._pooled_of(images, progress).vectors
 
-    def prepare(self, images: int) -> None:
+    def prepare(self, images: int, *, progress: Progress | None = None) -> None:
         """Precompute what speeds up the aggregation of this many images in all, given in several calls of `encode`."""
         if self.whitening_ is None:
             return
         if self.pooling in ("democratic", "gmp"):
-            self.whitening_.prepare_metric(images)
+            self.whitening_.prepare_metric(images, progress or silent)
         elif self.pooling == "sinkhorn":
-            self.whitening_.prepare_triangle(images)
+            self.whitening_.prepare_triangle(images, progress or silent)
 
     def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
         """From aggregated vectors to image vectors: power law, rotation, first components, unit length."""
@@ -272,18 +277,18 @@ class Encoder(Component):
         wanted = max(1, int(self.whitening_rows * self.embedding_.dimension))
         rows = sets.sample(wanted, self.seed + 1)
         step = max(256, _DENSE_ELEMENTS // self.embedding_.dimension)
-        total: Moments | None = None
-        for start in range(0, rows.shape[0], step):
-            progress("statistics", start, rows.shape[0])
-            x = self._projected(float64(rows[start : start + step]))
-            part = Moments.of(self.embedding_.operator(x).dense())
-            total = part if total is None else total + part
-        assert total is not None  # noqa: S101  (there is at least one descriptor: fit has checked)
-        return total
+
+        def embedded() -> Iterator[Float[Array, "m D"]]:
+            for start in range(0, rows.shape[0], step):
+                progress("statistics", start, rows.shape[0])
+                yield self.embedding_.operator(self._projected(float64(rows[start : start + step]))).dense()
+            progress("statistics", rows.shape[0], rows.shape[0])
+
+        return Moments.of_parts(embedded())
 
     def _pooled(self, sets: DescriptorSets, progress: Progress, stage: str) -> Encoded:
         """Aggregated vectors, not yet normalised, and the weights."""
-        self.prepare(len(sets))
+        self.prepare(len(sets), progress=progress)
         xp = namespace(sets.flat)
         vectors = xp.zeros((len(sets), self._pooled_length()), dtype=sets.flat.dtype, device=sets.flat.device)
         shares = [np.zeros(0, np.float32)] * len(sets)

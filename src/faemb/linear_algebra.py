@@ -2,38 +2,78 @@
 
 Always float64, eigenvalues in descending order, and the sign of each vector fixed so that its largest component is
 positive: the same machine gives the same bits, and two machines give vectors that can be compared.
+
+A d x d matrix of 16,560 dimensions takes 2.2 GB, so the functions that make or decompose one can work in place. Long
+calls of libraries can be interrupted (runtime/threads.py).
 """
 
+from collections.abc import Callable
+from functools import partial
+from operator import matmul
+from typing import Any
+
+import numpy as np
 from jaxtyping import Float
 
-from faemb.arrays import Array, float64, namespace
+from faemb.arrays import Array, float64, namespace, require_finite
+from faemb.lapack import dsyevr
+from faemb.runtime.threads import interruptible
 
 _COLUMNS = 4096
+_SIGNS_AT_ONCE = 256
 
 
 def gram_matrix(x: Float[Array, "m d"]) -> Float[Array, "d d"]:
-    """x'x, by blocks of columns.
-
-    OpenBLAS 0.3.31, which NumPy's packages contain, has crashed in its symmetric product of 15,400 float64 columns and
-    more with two threads. Each block is multiplied with all columns from its first on; the other half is mirrored.
-    """
-    xp = namespace(x)
-    columns = x.shape[1]
-    if columns <= _COLUMNS:
-        return x.T @ x
-    product = xp.empty((columns, columns), dtype=x.dtype, device=x.device)
-    for start in range(0, columns, _COLUMNS):
-        stop = min(start + _COLUMNS, columns)
-        product[start:stop, start:] = x[:, start:stop].T @ x[:, start:]
-        product[stop:, start:stop] = product[start:stop, stop:].T
+    """x'x"""
+    product = namespace(x).zeros((x.shape[1], x.shape[1]), dtype=x.dtype, device=x.device)
+    add_gram(product, x)
+    mirror(product)
     return product
 
 
-def symmetric_eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Eigenvalues, largest first, and eigenvectors as columns in the same order."""
+def add_gram(total: Float[Array, "d d"], x: Float[Array, "m d"]) -> None:
+    """Add x'x to `total`, on and above the diagonal at least; `mirror` sets the rest, once, after the last part.
+
+    By blocks of columns, each multiplied with all columns from its first on: OpenBLAS 0.3.31, which NumPy's packages
+    contain, has crashed in its symmetric product of 15,400 float64 columns and more with two threads.
+    """
+    for start in range(0, x.shape[1], _COLUMNS):
+        block = x[:, start : start + _COLUMNS]
+        total[start : start + _COLUMNS, start:] += _unless_stopped(matmul, block.T, x[:, start:])
+
+
+def mirror(upper: Float[Array, "d d"]) -> None:
+    """Copy what is above the diagonal to below it."""
+    for start in range(0, upper.shape[0], _COLUMNS):
+        stop = min(start + _COLUMNS, upper.shape[0])
+        upper[stop:, start:stop] = upper[start:stop, stop:].T
+
+
+def symmetric_eigen(
+    matrix: Float[Array, "n n"], *, overwrite: bool = False
+) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+    """Eigenvalues, largest first, and eigenvectors as columns in the same order.
+
+    On a CPU two n x n arrays exist at once, the matrix and the vectors, if the matrix may be overwritten; else three.
+    """
     xp = namespace(matrix)
-    values, vectors = xp.linalg.eigh(float64(matrix))
-    return xp.flip(values), _fix_signs(xp.flip(vectors, axis=1))
+    matrix = float64(matrix)
+    if isinstance(matrix, np.ndarray):
+        values, vectors = _unless_stopped(_lapack_eigen, matrix, overwrite)
+    else:
+        values, vectors = xp.linalg.eigh(matrix)
+    _fix_signs(vectors)
+    return xp.flip(values), xp.flip(vectors, axis=1)
+
+
+def _lapack_eigen(matrix: Float[np.ndarray, "n n"], overwrite: bool) -> tuple[np.ndarray, np.ndarray]:
+    """By relatively robust representations (dsyevr): as fast as divide and conquer (dsyevd), which needs twice the
+    memory, and whose workspace of 2 n^2 numbers cannot be counted in 32 bits from n = 32,767 on."""
+    require_finite(matrix, "elements of the matrix")
+    columnwise = matrix.T if matrix.flags.c_contiguous else matrix  # the same matrix in LAPACK's order
+    if not (overwrite and columnwise.flags.f_contiguous and columnwise.flags.writeable):
+        columnwise = columnwise.copy(order="F")
+    return dsyevr(columnwise)
 
 
 def principal_axes(
@@ -49,12 +89,15 @@ def principal_axes(
     centred = x - mean
     samples, columns = x.shape
     wide = samples < columns
-    values, vectors = symmetric_eigen(gram_matrix(centred.T if wide else centred) / samples)
+    gram = gram_matrix(centred.T if wide else centred)
+    gram /= samples
+    values, vectors = symmetric_eigen(gram, overwrite=True)
     kept = min(count, numerical_rank(values, max(samples, columns), mean))
     axes = vectors[:, :kept]
     if wide:
         # Orthogonal in theory; rounding spoils the axes of small eigenvalues, and QR restores them.
-        axes = _fix_signs(xp.linalg.qr(centred.T @ axes / xp.sqrt(values[:kept] * samples))[0])
+        axes = _unless_stopped(xp.linalg.qr, centred.T @ axes / xp.sqrt(values[:kept] * samples))[0]
+        _fix_signs(axes)
     return mean, values[:kept], axes.T
 
 
@@ -83,10 +126,17 @@ def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[A
     return xp.where(distances > 64 * float(xp.finfo(x.dtype).eps) * squares, distances, xp.zeros_like(distances))
 
 
-def _fix_signs(columns: Float[Array, "d k"]) -> Float[Array, "d k"]:
+def _unless_stopped(function: Callable[..., Any], array: Array, *more: Any) -> Any:
+    """A long call on arrays, which Ctrl-C ends on a CPU; other devices are fast, and keep a state for each thread."""
+    call = partial(function, array, *more)
+    return interruptible(call) if isinstance(array, np.ndarray) else call()
+
+
+def _fix_signs(columns: Float[Array, "d k"]) -> None:
+    """In place, few columns at a time: a matrix of eigenvectors may fill half of the memory."""
     xp = namespace(columns)
-    if columns.shape[1] == 0:
-        return columns
-    largest = xp.argmax(xp.abs(columns), axis=0)
-    peak = xp.take_along_axis(columns, largest[None, :], axis=0)
-    return columns * xp.where(peak < 0, -1.0, 1.0)
+    for start in range(0, columns.shape[1], _SIGNS_AT_ONCE):
+        some = columns[:, start : start + _SIGNS_AT_ONCE]
+        largest = xp.argmax(xp.abs(some), axis=0)
+        peak = xp.take_along_axis(some, largest[None, :], axis=0)
+        some *= xp.where(peak < 0, -1.0, 1.0)

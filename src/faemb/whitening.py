@@ -12,20 +12,25 @@ D length of an embedded descriptor, D' of a whitened one.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
-from faemb.arrays import Array, MatrixLike, as_matrix, contiguous, float64, like, namespace
+from faemb.arrays import Array, MatrixLike, as_matrix, float64, like, namespace
 from faemb.component import Component
 from faemb.errors import InputError
-from faemb.linear_algebra import gram_matrix, numerical_rank, symmetric_eigen
+from faemb.linear_algebra import add_gram, mirror, numerical_rank, symmetric_eigen
+from faemb.runtime import Progress, silent
+from faemb.runtime.threads import reported
 from faemb.settings import require_number, require_whole
 
 _REPAID = 100
 """Number of images from which the triangular factor is computed: twice the break-even point."""
+_ROWS = 2048
+"""Rows of D numbers that are worked on together."""
 _WIDEST = 1e8
 """Ratio of largest to smallest eigenvalue above which W'W in float32 is not exact enough: errors exceed 0.2 % of K, and
 K can get negative eigenvalues. Products with W and then W' lose half as many digits."""
@@ -45,14 +50,31 @@ class Moments:
 
     @classmethod
     def of(cls, rows: MatrixLike) -> "Moments":
-        y = float64(as_matrix(rows, "embedded descriptors"))
-        if y.shape[0] == 0:
+        return cls.of_parts([rows])
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[MatrixLike]) -> "Moments":
+        """Of the rows of all parts, which are read one at a time: there is one D x D array, however many they are."""
+        count, mean, scatter = 0, None, None
+        for part in parts:
+            y = float64(as_matrix(part, "embedded descriptors"))
+            if y.shape[0] == 0:
+                continue
+            xp = namespace(y)
+            if scatter is None:
+                mean = xp.zeros_like(y[0])
+                scatter = xp.zeros((y.shape[1], y.shape[1]), dtype=y.dtype, device=y.device)
+            own = xp.mean(y, axis=0)
+            step, rows = own - mean, y.shape[0]
+            between = step * math.sqrt(count * rows / (count + rows))  # its square joins the scatters about two means
+            add_gram(scatter, xp.concat([y - own, between[None, :]]))
+            count, mean = count + rows, mean + step * (rows / (count + rows))
+        if scatter is None:
             raise InputError(
                 "there are no embedded descriptors to take statistics of; give at least one image with some"
             )
-        mean = namespace(y).mean(y, axis=0)
-        centred = y - mean
-        return cls(int(y.shape[0]), mean, gram_matrix(centred))
+        mirror(scatter)
+        return cls(count, mean, scatter)
 
     def __add__(self, other: "Moments") -> "Moments":
         if self.mean.shape != other.mean.shape:
@@ -84,9 +106,14 @@ class Spectrum:
     vectors: Float[Array, "D D"]
 
     @classmethod
-    def of(cls, moments: Moments, *, centre: bool) -> "Spectrum":
-        matrix = moments.covariance if centre else moments.covariance + moments.mean[:, None] * moments.mean
-        return cls(moments.count, moments.mean, *symmetric_eigen(matrix))
+    def of(cls, moments: Moments, *, centre: bool, overwrite: bool = False) -> "Spectrum":
+        """`overwrite` saves the memory of a copy, and leaves the moments' scatter without meaning."""
+        matrix = moments.scatter if overwrite else namespace(moments.scatter).asarray(moments.scatter, copy=True)
+        matrix /= moments.count
+        if not centre:
+            add_gram(matrix, moments.mean[None, :])
+            mirror(matrix)
+        return cls(moments.count, moments.mean, *symmetric_eigen(matrix, overwrite=True))
 
 
 class Whitening(Component):
@@ -132,7 +159,7 @@ class Whitening(Component):
                 f"give more descriptors (well over {values.shape[0]}), or discard fewer"
             )
         scale = 1 / xp.sqrt(self._floored(values)[discard:rank])
-        self.matrix_ = contiguous(xp.astype(spectrum.vectors[:, discard:rank].T * scale[:, None], xp.float32))
+        self.matrix_ = _scaled_rows(spectrum.vectors[:, discard:rank], scale)
         self.mean_ = xp.astype(spectrum.mean if self.centre else xp.zeros_like(spectrum.mean), xp.float32)
         self.eigenvalues_ = values
         self._metric = self._triangle = None
@@ -162,7 +189,7 @@ class Whitening(Component):
         matrix = self._beside("matrix_", y)
         return _times(matrix.T, _times(matrix, y))
 
-    def prepare_metric(self, images: int) -> None:
+    def prepare_metric(self, images: int, progress: Progress = silent) -> None:
         """Form W'W once if that saves time in encoding this number of images.
 
         Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then takes D^2 instead of
@@ -173,7 +200,19 @@ class Whitening(Component):
         last = self.matrix_[-1]  # a unit vector over the root of the smallest eigenvalue kept
         exact = float(self.eigenvalues_[0]) * float(last @ last) <= _WIDEST
         if self._metric is None and exact and 30 * images * (2 * kept - dimension) > kept * dimension:
-            self._metric = gram_matrix(self.matrix_)
+            self._metric = self._formed_metric(progress)
+
+    def _formed_metric(self, progress: Progress) -> Float[Array, "D D"]:
+        kept, dimension = self.matrix_.shape
+        metric = namespace(self.matrix_).zeros(
+            (dimension, dimension), dtype=self.matrix_.dtype, device=self.matrix_.device
+        )
+        for start in range(0, kept, _ROWS):
+            progress("preparing to encode", start, kept)
+            add_gram(metric, self.matrix_[start : start + _ROWS])
+        mirror(metric)
+        progress("preparing to encode", kept, kept)
+        return metric
 
     @property
     def factor(self) -> tuple[Float[Array, "Dw D"], bool]:
@@ -182,7 +221,7 @@ class Whitening(Component):
         triangle = self._triangle  # read once: another thread may be about to set it
         return (self.matrix_, False) if triangle is None else (triangle, True)
 
-    def prepare_triangle(self, images: int) -> None:
+    def prepare_triangle(self, images: int, progress: Progress = silent) -> None:
         """Compute the upper triangular R of W = QR if that saves time in whitening all descriptors of the images.
 
         Products with R need half of the operations; computing it takes as long as whitening some fifty images. On a GPU
@@ -190,7 +229,9 @@ class Whitening(Component):
         """
         self.require_fitted()
         if self._triangle is None and images >= _REPAID and isinstance(self.matrix_, np.ndarray):
-            self._triangle = scipy.linalg.qr(self.matrix_, mode="r", check_finite=False)[0]
+            factorise = partial(np.linalg.qr, self.matrix_, mode="r")
+            stage = "preparing to encode: triangular factor of {:,} x {:,}".format(*self.matrix_.shape)
+            self._triangle = reported(factorise, stage, progress)
 
     def to(self, device: str) -> "Whitening":
         self._metric = self._triangle = None
@@ -211,6 +252,16 @@ class Whitening(Component):
         if self.raise_last:
             values = xp.maximum(values, values[-self.raise_last - 1])
         return xp.maximum(values, self.floor * values[0])
+
+
+def _scaled_rows(columns: Float[Array, "D k"], scale: Float[Array, " k"]) -> Float[Array, "k D"]:
+    """The columns, scaled, as rows in float32; few at a time, since there may be no memory for another copy."""
+    xp = namespace(columns)
+    rows = xp.empty(columns.shape[::-1], dtype=xp.float32, device=columns.device)
+    for start in range(0, rows.shape[0], _ROWS):
+        part = slice(start, start + _ROWS)
+        rows[part] = xp.astype((columns[:, part] * scale[part]).T, xp.float32)
+    return rows
 
 
 def _times(matrix: Float[Array, "k D"], y: Float[Array, "*B D"]) -> Float[Array, "*B k"]:

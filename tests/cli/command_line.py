@@ -1,5 +1,6 @@
 """The command line in this process: how a command ends, what it prints, and what a mistake looks like."""
 
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ Run = Callable[..., Ended]
 def commands(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs the command line of its arguments, on a screen that is wide enough to break no line."""
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("faemb.cli.console._FIRST", math.inf)  # however slow this machine is, no lines of progress
 
     def call(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])

@@ -3,7 +3,6 @@
 The first part runs real processes; the rest runs the commands here, without worker processes.
 """
 
-import io
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ import pytest
 from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
 import faemb
-from faemb.cli.console import Live
 from faemb.features import HessianAffine, job, read_features
 from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
 from pictures import SIZE, picture
@@ -425,33 +422,3 @@ class TestConvertFeatures:
         Path("features/a.png.fvecs").write_bytes(struct.pack("<i3f", 3, 1, 2, 3))
         assert_mistake(run("convert-features", "features", "--out", "out.h5"), "'a.png'")
         assert_mistake(run("convert-features", "features", "--out", "out"), "'a.png'")
-
-
-# Progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def watched(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, *, quiet: bool) -> str:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", stream)
-    with Live(quiet) as progress:
-        for done in range(4):
-            progress("features", done, 3)
-    return stream.getvalue()
-
-
-def test_a_terminal_shows_what_is_done(monkeypatch):
-    shown = watched(monkeypatch, Terminal(), quiet=False)
-    assert "features" in shown
-    assert "3/3" in shown
-
-
-@pytest.mark.parametrize(
-    ("stream", "quiet"), [(Terminal(), True), (io.StringIO(), False)], ids=["quiet", "no terminal"]
-)
-def test_nobody_who_looks_no_progress(monkeypatch, stream, quiet):
-    assert watched(monkeypatch, stream, quiet=quiet) == ""

@@ -155,13 +155,29 @@ class TestAdding:
             made.add(photos, progress=lambda *call: calls.append(call))
         stages = list(dict.fromkeys(stage for stage, _, _ in calls))
         assert stages[0] == "features"
-        assert {"anchors", "whitening"} <= set(stages[1:-1])
+        assert {"anchors: k-means", "statistics"} <= set(stages[1:-1])
         assert stages[-1] == "encode"
         for stage in ("features", "encode"):
             steps = [(done, total) for name, done, total in calls if name == stage]
             assert steps[0] == (0, 5)
             assert steps[-1] == (5, 5)
             assert steps == sorted(steps)
+
+    def test_a_run_that_is_continued_does_not_learn_again(self, tmp_path, photos):
+        folder, told = tmp_path / "new.faemb", []
+
+        def stop(stage: str, done: int, total: int) -> None:
+            if stage == "encode":
+                raise KeyboardInterrupt
+
+        with Collection.create(folder, new_tiny_model()) as made, pytest.raises(KeyboardInterrupt):
+            made.add(photos, progress=stop)
+        learned = (folder / "model.faemb").read_bytes()
+        with Collection.resume(folder, new_tiny_model()) as again:
+            assert counts(again.add(photos, progress=lambda *call: told.append(call[0]))) == (0, 0, 5, 0)
+            assert again.info().waiting == 0
+        assert set(told) <= {"features", "preparing to encode", "encode"}
+        assert (folder / "model.faemb").read_bytes() == learned
 
     def test_a_progress_that_fails_leaves_what_is_done(self, tmp_path, photos, model):
         def stop(stage: str, done: int, total: int) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.mixture import GaussianMixture
 
 from backends import Backend
 from faemb import FAemb, FastFAemb
@@ -53,6 +55,42 @@ def test_more_restarts_of_kmeans_are_no_worse(x: np.ndarray) -> None:
         return float(np.sum(np.min(np.linalg.norm(x[:, None] - anchors, axis=2) ** 2, axis=1)))
 
     assert error(kmeans_anchors(x, 6, seed=0, restarts=10)) <= error(kmeans_anchors(x, 6, seed=0)) * (1 + 1e-9)
+
+
+def test_every_way_of_learning_tells_when_it_is_done(x: np.ndarray) -> None:
+    calls: dict[str, tuple[int, int]] = {}
+
+    def progress(stage: str, done: int, total: int) -> None:
+        calls[stage] = done, total
+
+    kmeans_anchors(x, 3, seed=0, restarts=2, progress=progress)
+    gaussian_mixture(x, 3, seed=0, progress=progress)
+    learn_anchors(x, kmeans_anchors(x, 3, seed=0), Ridge, tolerance=1e3, progress=progress)
+    assert calls["anchors: alternating"] == (2, 2), "it stopped after two of at most twenty"
+    assert calls["anchors: mixture"][0] > 1
+    assert all(done == total for done, total in calls.values())
+    runs = ["anchors: k-means, run 1 of 2", "anchors: k-means, run 2 of 2", "anchors: k-means"]
+    assert list(calls) == [*runs, "anchors: mixture", "anchors: alternating"]
+
+
+def test_restarts_are_those_of_scikit_learn(x: np.ndarray) -> None:
+    expected = KMeans(5, n_init=4, random_state=7).fit(x).cluster_centers_
+    np.testing.assert_array_equal(kmeans_anchors(x, 5, seed=7, restarts=4), expected)
+
+
+def test_a_mixture_in_portions_is_that_of_one_call(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("faemb.embedding.anchors.mixture._AT_ONCE", 3)
+    x = rng.standard_normal((400, D))
+    whole = GaussianMixture(
+        6,
+        covariance_type="diag",
+        means_init=kmeans_anchors(x, 6, seed=0),
+        reg_covar=1e-3 * float(x.var(axis=0).mean()),
+        max_iter=200,
+        random_state=0,
+    ).fit(x)
+    assert whole.n_iter_ > 3
+    np.testing.assert_array_equal(gaussian_mixture(x, 6, seed=0).means, whole.means_)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -1,12 +1,19 @@
-"""Tasks in parallel threads: all results in order, and errors of tasks."""
+"""Tasks in parallel threads: all results in order, errors of tasks, and long calls that Ctrl-C ends."""
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Generator
+from functools import partial
 
+import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from faemb.runtime.threads import cores, in_threads
+from faemb.runtime import UNKNOWN
+from faemb.runtime.threads import cores, in_threads, interruptible, reported
 
 
 def _blas_threads():
@@ -73,3 +80,115 @@ def test_an_only_item_keeps_the_threads_of_the_libraries():
 
 def test_there_is_a_core():
     assert cores() >= 1
+
+
+# Long calls
+
+
+def test_a_call_gives_its_result_or_its_error():
+    assert interruptible(lambda: 3) == 3
+    for error in (ValueError("no"), TimeoutError("its own")):
+        with pytest.raises(type(error), match=str(error)):
+            interruptible(partial(_raise, error))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def test_a_call_sees_the_state_of_its_caller():
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        interruptible(lambda: np.ones(1) / np.zeros(1))
+
+
+def test_a_call_of_another_thread_stays_in_it():
+    places: list[int] = []
+
+    def work() -> None:
+        interruptible(lambda: places.append(threading.get_ident()))
+        places.append(threading.get_ident())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert places[0] == places[1]
+
+
+def test_a_stage_of_unknown_length_is_told_while_it_lasts(monkeypatch):
+    monkeypatch.setattr("faemb.runtime.threads._STEP", 0.01)
+    told, enough = [], threading.Event()
+
+    def progress(*call):
+        told.append(call)
+        if len(told) == 4:
+            enough.set()
+
+    assert reported(lambda: enough.wait(60), "thinking", progress)
+    assert len(told) >= 5
+    assert set(told[:-1]) == {("thinking", 0, UNKNOWN)}
+    assert told[-1] == ("thinking", 1, 1)
+
+
+def test_a_progress_that_fails_ends_the_wait(monkeypatch):
+    monkeypatch.setattr("faemb.runtime.threads._STEP", 0.01)
+    monkeypatch.setattr("faemb.runtime.threads._skip_exit_handlers", lambda: None)  # this process goes on
+    goes_on = threading.Event()
+    with pytest.raises(ZeroDivisionError):
+        interruptible(goes_on.wait, lambda: 1 // 0)
+    goes_on.set()
+
+
+# Ctrl-C
+
+_PATIENCE = 120
+
+SCRIPTS = {
+    "eigenvalues": """
+half = np.random.default_rng(0).standard_normal((4000, 4000))
+matrix = half @ half.T
+print("begins", flush=True)
+symmetric_eigen(matrix)
+""",
+    "several threads": """
+half = np.random.default_rng(0).standard_normal((3000, 3000))
+print("begins", flush=True)
+list(in_threads(lambda _: np.linalg.svd(half), range(4), 2))
+""",
+    "k-means": """
+x = np.random.default_rng(0).standard_normal((200_000, 64))
+print("begins", flush=True)
+kmeans_anchors(x, 256, seed=0, restarts=5)
+""",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_ctrl_c_ends_a_process_inside_a_long_call(script):
+    """Each call takes half a minute or more on two cores; the process ends before it returns, with its own status."""
+    imports = """
+import sys, numpy as np
+from faemb.embedding.anchors import kmeans_anchors
+from faemb.linear_algebra import symmetric_eigen
+from faemb.runtime import UNKNOWN
+from faemb.runtime.threads import in_threads
+import sklearn.cluster
+"""
+    body = "".join(f"    {line}\n" for line in script.strip().splitlines())
+    whole = f"{imports}try:\n{body}    print('returned')\nexcept KeyboardInterrupt:\n    sys.exit(77)\n"
+    run = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", whole],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert run.stdout is not None
+    try:
+        assert run.stdout.readline() == "begins\n"
+        time.sleep(1)
+        run.send_signal(signal.SIGINT)
+        printed, complaints = run.communicate(timeout=_PATIENCE)
+    finally:
+        run.kill()
+        run.wait()
+    assert (run.returncode, printed, complaints) == (77, "", "")

@@ -157,7 +157,7 @@ class Workbench:
         return Pooled(np.concatenate(learning), images, queries)
 
     def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
-        encoder.prepare(len(sets))
+        encoder.prepare(len(sets), progress=self.progress)
         parts, done = [], 0
         for portion in portions(sets):
             self.progress(stage, done, len(sets))

@@ -139,7 +139,7 @@ class Writer:
 
     def encode(self, model: Model) -> None:
         total, done = self.catalogue.count("slot is null and features > 0"), 0
-        model.encoder_.prepare(total)
+        model.encoder_.prepare(total, progress=self.progress)
         while batch := self.catalogue.waiting(PORTION, PORTION_DESCRIPTORS):
             self.progress("encode", done, total)
             self.place(batch, model.encode([self.features(entry).descriptors for entry in batch]), model)

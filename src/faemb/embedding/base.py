@@ -19,6 +19,7 @@ from faemb.embedding.codings import Coding, Nearest
 from faemb.embedding.operator import Embedded
 from faemb.embedding.terms import Term
 from faemb.errors import InputError
+from faemb.runtime import Progress, silent
 from faemb.sets import SetsLike, as_sets
 from faemb.settings import require_whole
 
@@ -38,13 +39,13 @@ class Embedding(Component, ABC):
     seed: int
     anchors_: Float[Array, "n d"]
 
-    def fit(self: E, descriptors: SetsLike, y: object = None) -> E:
+    def fit(self: E, descriptors: SetsLike, y: object = None, *, progress: Progress | None = None) -> E:
         """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array.
 
         `y` is ignored.
         """
         self.check_settings()
-        self._learn(as_sets(descriptors).flat)
+        self._learn(as_sets(descriptors).flat, progress or silent)
         return self
 
     def with_anchors(self: E, anchors: MatrixLike) -> E:
@@ -104,8 +105,8 @@ class Embedding(Component, ABC):
         """Number of leading whitened components that the paper discards, by default d [DC17, Sec. 5.3]."""
         return self.descriptor_dimension
 
-    def _learn(self, x: Float[Array, "m d"]) -> None:
-        self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed)
+    def _learn(self, x: Float[Array, "m d"], progress: Progress) -> None:
+        self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed, progress=progress)
 
     @property
     def has_unit_residuals(self) -> bool:

@@ -27,6 +27,7 @@ from faemb.embedding.terms import Constant, FisherPair, Linear, LocalLinear, Qua
 from faemb.errors import InputError
 from faemb.linear_algebra import symmetric_eigen
 from faemb.normalise import unit_length, unit_length_cells
+from faemb.runtime import Progress
 from faemb.settings import require_choice, require_number, require_whole
 
 
@@ -78,8 +79,8 @@ class VLAD(Embedding):
     def after_pooling(self, pooled: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
         return unit_length_cells(pooled, self.n_anchors) if self.normalise_cells else pooled
 
-    def _learn(self, x: Float[Array, "m d"]) -> None:
-        super()._learn(x)
+    def _learn(self, x: Float[Array, "m d"], progress: Progress) -> None:
+        super()._learn(x, progress)
         self.rotations_ = self._cell_axes(x) if self.local_axes else self._no_rotations()
 
     def _no_rotations(self) -> Array:
@@ -143,8 +144,8 @@ class Fisher(Embedding):
     def with_anchors(self, anchors: MatrixLike) -> "Fisher":
         raise InputError("Fisher learns a whole mixture, not anchors alone; use fit(descriptors)")
 
-    def _learn(self, x: Float[Array, "m d"]) -> None:
-        mixture = gaussian_mixture(x, self.n_anchors, seed=self.seed)
+    def _learn(self, x: Float[Array, "m d"], progress: Progress) -> None:
+        mixture = gaussian_mixture(x, self.n_anchors, seed=self.seed, progress=progress)
         self.anchors_, self.priors_, self.deviations_ = mixture
 
 
@@ -213,11 +214,11 @@ class _Taylor(Embedding):
         self.history_ = namespace(self.anchors_).sum(self.anchors_[:0], axis=1)
         return self
 
-    def _learn(self, x: Float[Array, "m d"]) -> None:
-        start = kmeans_anchors(x, self.n_anchors, seed=self.seed, restarts=self.restarts)
+    def _learn(self, x: Float[Array, "m d"], progress: Progress) -> None:
+        start = kmeans_anchors(x, self.n_anchors, seed=self.seed, restarts=self.restarts, progress=progress)
         self.with_anchors(start)
         if self.anchor_learning == "alternating":
-            learned = learn_anchors(to_numpy(x), to_numpy(start), self._coding_on)
+            learned = learn_anchors(to_numpy(x), to_numpy(start), self._coding_on, progress=progress)
             self.anchors_ = like(learned.anchors, x)
             self.history_ = like(np.array(learned.history), x, dtype=namespace(x).float64)
 

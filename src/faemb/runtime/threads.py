@@ -2,19 +2,34 @@
 
 A sequence of small array operations occupies one core, however many threads the library could use for each of them;
 several sequences in parallel occupy all cores. Meanwhile the linear algebra libraries are limited to one thread.
+
+Python acts on Ctrl-C in its main thread, between two steps of Python code: a call of a library that takes minutes would
+have to end first. So the main thread leaves such calls to daemon threads and waits. When it is interrupted it leaves
+them alone: they end with the process, or, in a process that goes on, when their call returns.
 """
 
+import contextvars
+import ctypes
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
-from typing import TypeVar
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import cache, partial
+from itertools import chain, islice
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from faemb.runtime import UNKNOWN, Progress
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_STEP = 1.0
+"""Seconds between two looks at a call that runs in a thread; a signal ends the wait at once on POSIX systems."""
 
 
 def cores() -> int:
@@ -22,21 +37,116 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | None = None) -> Result:
+    """The result of a long call of a library, in a thread, so that Ctrl-C ends the wait for it.
+
+    `meanwhile` is called about once a second. In a thread other than the main one, which Ctrl-C does not reach, the
+    call is made directly.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    answer: Future[Result] = Future()
+    threading.Thread(target=_settle, args=(answer, contextvars.copy_context().run, call), daemon=True).start()
+    try:
+        return _awaited(answer, meanwhile)
+    finally:
+        if not answer.done():
+            _skip_exit_handlers()
+
+
+def reported(call: Callable[[], Result], stage: str, progress: Progress, *, interrupt: bool = True) -> Result:
+    """The result of a long call as a stage of unknown length; `interrupt`: whether to leave it to a thread."""
+    waiting = partial(progress, stage, 0, UNKNOWN)
+    waiting()
+    result = interruptible(call, waiting) if interrupt else call()
+    progress(stage, 1, 1)
+    return result
+
+
+def _settle(answer: "Future[Result]", task: Callable[[Item], Result], item: Item) -> None:
+    try:
+        answer.set_result(task(item))
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+def _awaited(answer: "Future[Result]", meanwhile: Callable[[], None] | None = None) -> Result:
+    """In short steps: on some systems a wait without end cannot be interrupted."""
+    while True:
+        with suppress(TimeoutError):
+            return answer.result(timeout=_STEP)
+        if answer.done():
+            return answer.result()  # it is the call that has raised a TimeoutError, or it has just ended
+        if meanwhile is not None:
+            meanwhile()
+
+
+@cache
+def _skip_exit_handlers() -> None:
+    """Let the process end, with its exit status, before the exit handlers of compiled libraries.
+
+    OpenBLAS's waits for its threads and frees the memory that an abandoned call still works in, which crashes.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # on systems without this function of the GNU C library
+        libc = ctypes.CDLL(None)
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+
+
 def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """The results of `task` in the order of the items, which are read at most one per thread ahead."""
     waiting = iter(items)
     first = list(islice(waiting, 2))
     if threads == 1 or len(first) < 2:  # a single item may use the libraries' own threads
-        yield from map(task, (*first, *waiting))
+        for item in chain(first, waiting):
+            yield interruptible(partial(task, item))
         return
-    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
-        flying: deque[Future[Result]] = deque(pool.submit(task, item) for item in first)
-        try:
-            for item in waiting:
-                if len(flying) > threads:
-                    yield flying.popleft().result()
-                flying.append(pool.submit(task, item))
-            while flying:
-                yield flying.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with threadpool_limits(1), _Pool(task, threads) as pool:
+        flying = deque(pool.submit(item) for item in first)
+        for item in waiting:
+            if len(flying) > threads:
+                yield _awaited(flying.popleft())
+            flying.append(pool.submit(item))
+        while flying:
+            yield _awaited(flying.popleft())
+
+
+class _Pool(Generic[Item, Result]):
+    """Daemon threads that run one task; at its end a process would wait for the threads of concurrent.futures."""
+
+    def __init__(self, task: Callable[[Item], Result], threads: int) -> None:
+        self._task, self._threads = task, threads
+        self._running: list[threading.Thread] = []
+        self._items: SimpleQueue[tuple[Future[Result], Item] | None] = SimpleQueue()
+
+    def __enter__(self) -> "_Pool[Item, Result]":
+        for _ in range(self._threads):
+            run = contextvars.copy_context().run
+            self._running.append(threading.Thread(target=run, args=(self._work,), daemon=True))
+            self._running[-1].start()
+        return self
+
+    def submit(self, item: Item) -> "Future[Result]":
+        answer: Future[Result] = Future()
+        self._items.put((answer, item))
+        return answer
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Items that wait are dropped, and threads end after their present one, which only an interrupt does not await.
+
+        It comes as a GeneratorExit where the receiver of the results was interrupted.
+        """
+        with suppress(Empty):
+            while True:
+                self._items.get_nowait()
+        for _ in self._running:
+            self._items.put(None)
+        if kind is not None and not issubclass(kind, Exception):
+            _skip_exit_handlers()
+            return
+        for thread in self._running:
+            thread.join()
+
+    def _work(self) -> None:
+        while (submitted := self._items.get()) is not None:
+            answer, item = submitted
+            _settle(answer, self._task, item)

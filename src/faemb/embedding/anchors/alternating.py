@@ -17,8 +17,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from faemb.runtime import Progress, silent
+
 _ROWS = 2048
 _SMOOTHING = 0.1
+_STAGE = "anchors: alternating"
 
 
 @runtime_checkable
@@ -48,11 +51,13 @@ def learn_anchors(
     iterations: int = 20,
     tolerance: float = 1e-4,
     steps: int = 10,
+    progress: Progress = silent,
 ) -> LearnedAnchors:
     """Iterate until Q falls by less than the fraction `tolerance`, or `iterations` times; `steps` limits a V-step."""
     x, anchors = np.asarray(x, np.float64), np.asarray(initial, np.float64)
     history: list[float] = []
-    for _ in range(iterations):
+    for iteration in range(iterations):
+        progress(_STAGE, iteration, iterations)
         model = coding(anchors)
         coefficients = model.weights(x)
         problem = AnchorProblem(x, coefficients, model.penalties(coefficients), model.mu, model.order)
@@ -61,6 +66,7 @@ def learn_anchors(
         history += [before, after]
         if len(history) > 2 and history[-3] - after <= tolerance * after:
             break
+    progress(_STAGE, len(history) // 2, len(history) // 2)  # it may have needed fewer iterations than allowed
     return LearnedAnchors(anchors, history)
 
 

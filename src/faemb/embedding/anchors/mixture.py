@@ -1,6 +1,7 @@
 """Anchors as the means of a Gaussian mixture with diagonal covariances (scikit-learn's EM, seeded by k-means)."""
 
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,12 @@ from jaxtyping import Float
 
 from faemb.arrays import Array, like, to_numpy
 from faemb.embedding.anchors.kmeans import kmeans_anchors
+from faemb.runtime import UNKNOWN, Progress, silent
+from faemb.runtime.threads import interruptible
+
+_MOST, _AT_ONCE = 200, 10
+"""Iterations in all, and between two reports of progress."""
+_STAGE = "anchors: mixture"
 
 
 class Mixture(NamedTuple):
@@ -16,19 +23,31 @@ class Mixture(NamedTuple):
     deviations: Float[Array, "n d"]
 
 
-def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int) -> Mixture:
+def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int, progress: Progress = silent) -> Mixture:
     """A thousandth of the data's mean variance is added to every variance: a cell may hold a single descriptor."""
     from sklearn.exceptions import ConvergenceWarning  # here, since only fitting needs it
     from sklearn.mixture import GaussianMixture
 
-    start = to_numpy(kmeans_anchors(x, count, seed=seed)).astype(np.float64)
+    start = to_numpy(kmeans_anchors(x, count, seed=seed, progress=progress)).astype(np.float64)
     samples = to_numpy(x).astype(np.float64)
     floor = max(1e-3 * float(samples.var(axis=0).mean()), 1e-30)
     model = GaussianMixture(
-        count, covariance_type="diag", means_init=start, reg_covar=floor, max_iter=200, random_state=seed
+        count,
+        covariance_type="diag",
+        means_init=start,
+        reg_covar=floor,
+        max_iter=_AT_ONCE,
+        random_state=seed,
+        warm_start=True,  # each call of fit continues the one before
     )
+    done = 0
     with warnings.catch_warnings():
-        # An EM run cut at max_iter is a usable mixture: each iteration improves the likelihood.
+        # An EM run cut at its last iteration is a usable mixture: each iteration improves the likelihood.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(samples)
+        while done < _MOST and not getattr(model, "converged_", False):
+            waiting = partial(progress, _STAGE, done, UNKNOWN)
+            waiting()
+            interruptible(partial(model.fit, samples), waiting)
+            done += model.n_iter_
+    progress(_STAGE, done, done)
     return Mixture(like(model.means_, x), like(model.weights_, x), like(np.sqrt(model.covariances_), x))
