@@ -9,8 +9,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb import Encoder, FastFAemb, Projection, Whitening
-from faemb.collection import Answer, Collection, Hit
+from faemb import Encoder, Extractor, FastFAemb, Projection, Whitening
+from faemb.collection import Answer, Collection, Hit, Model
 from faemb.demo import lamp_light, photographs, pictures, prints, render_views, run, run_demo
 from faemb.demo.run import NOTE, precision
 from faemb.demo.views import CAMERAS, HEIGHT, WIDTH, Camera, framed, photograph, with_visitor
@@ -19,16 +19,16 @@ from faemb.errors import FaembError, InputError
 VIEWS = ["original", *CAMERAS]
 
 
-def small_encoder(name: str, **changes: object) -> Encoder:
+def small_model(extractor: Extractor) -> Model:
     projection = Projection(16, unit_after=True)
-    return Encoder(FastFAemb(2, unit_residuals=True), projection=projection, whitening=Whitening())
+    return Model(extractor, Encoder(FastFAemb(2, unit_residuals=True), projection=projection, whitening=Whitening()))
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """Fewer features, and a smaller encoder, for which there are enough."""
     monkeypatch.setattr(run, "FEATURES", 200)
-    monkeypatch.setattr(run, "preset", small_encoder)
+    monkeypatch.setattr(run, "new_model", small_model)
 
 
 @pytest.fixture(scope="module")

@@ -97,13 +97,13 @@ class TestCreation:
         Collection.create(tmp_path / "new", model).close()
 
     def test_it_may_lie_among_its_images(self, photos, model):
-        """Images may come later."""
+        """Its own folder is not searched."""
         with Collection.create(photos / "below" / "new", model) as made:
             made.add(photos)
             for file in (photos / "below" / "new").iterdir():
                 assert file.suffix not in SUFFIXES
             picture(photos / "below" / "new" / "z.png", 9)
-            assert counts(made.update()) == (1, 0, 5, 0)
+            assert counts(made.update()) == (0, 0, 5, 0)
 
     def test_it_moves_with_its_images(self, collection, photos, tmp_path):
         collection.close()

@@ -9,24 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from faemb.collection import Answer, Collection, Model
+from faemb.collection import Answer, Collection, new_model
 from faemb.demo.prints import Pixels, pictures
 from faemb.demo.views import render_views
-from faemb.embedding import FastFAemb
 from faemb.errors import FaembError, InputError
 from faemb.evaluation import average_precision
 from faemb.features import HessianAffine
 from faemb.pages.contact_sheet import answers_page
 from faemb.pages.document import save_page
-from faemb.presets import preset
 from faemb.runtime import Progress
 
 NOTE = (
     "The photographs are rendered, and easier to find than real ones: the number shows that everything works, and is "
     "no estimate for your own."
 )
-ANCHORS = 2
-"""Of the encoder: from a hundred small images, more anchors are learned worse, and take longer."""
 FEATURES = 400
 """Largest number of local features of an image; enough for images of this size."""
 SHOWN_HITS = 8
@@ -108,8 +104,7 @@ def _prepare_folder(out: Path) -> None:
 def _index_and_search(out: Path, groups: list[list[Path]], progress: Progress | None, jobs: int | None) -> list[Answer]:
     """For each picture, the ranking of all images."""
     answers: list[Answer] = []
-    encoder = preset("small", embedding=FastFAemb(ANCHORS, unit_residuals=True))
-    with Collection.create(out / _COLLECTION, Model(HessianAffine(max_features=FEATURES), encoder)) as collection:
+    with Collection.create(out / _COLLECTION, new_model(HessianAffine(max_features=FEATURES))) as collection:
         collection.add(out / _IMAGES, jobs=jobs, progress=progress)
         for done, group in enumerate(groups, 1):
             answers += collection.search(group[0], top=len(collection))
