@@ -66,13 +66,8 @@ def test_signs_do_not_depend_on_the_sign_of_the_data(backend: Backend, rng: np.r
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_matrix_is_kept_unless_it_may_be_overwritten(rng: np.random.Generator, order: str, overwrite: bool) -> None:
     matrix = symmetric(rng, 6)
-    given = (
-        np.repeat(matrix, 2, axis=0)[::2]
-        if order == "strided"
-        else np.asfortranarray(matrix)
-        if order == "F"
-        else matrix.copy()
-    )
+    layouts = {"C": matrix.copy(), "F": np.asfortranarray(matrix), "strided": np.repeat(matrix, 2, axis=0)[::2]}
+    given = layouts[order]
     values, vectors = symmetric_eigen(given, overwrite=overwrite)
     np.testing.assert_allclose((vectors * values) @ vectors.T, matrix, atol=1e-10)
     if not overwrite:

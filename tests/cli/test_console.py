@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from faemb.cli.console import Live, _duration
+from faemb.cli.console import Live, _Bars, _duration
 from faemb.runtime import UNKNOWN
 
 
@@ -54,6 +54,7 @@ def test_a_stage_of_unknown_length_ends_with_a_complete_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
     with Live(quiet=False) as live:
+        assert isinstance(live._shown, _Bars)
         live(EIGENVALUES, 0, UNKNOWN)
         live(EIGENVALUES, 1, 1)
         assert all(task.finished for task in live._shown._bars.tasks)
@@ -64,6 +65,7 @@ def test_a_stage_that_comes_again_starts_again(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", stream)
     with Live(quiet=False) as live:
+        assert isinstance(live._shown, _Bars)
         for call in [*COUNTED, ("features", 0, 8), ("features", 2, 8)]:
             live(*call)
         (task,) = live._shown._bars.tasks

@@ -134,7 +134,7 @@ def test_a_progress_that_fails_ends_the_wait(monkeypatch):
     monkeypatch.setattr("faemb.runtime.threads._skip_exit_handlers", lambda: None)  # this process goes on
     goes_on = threading.Event()
     with pytest.raises(ZeroDivisionError):
-        interruptible(goes_on.wait, lambda: 1 // 0)
+        interruptible(goes_on.wait, partial(_raise, ZeroDivisionError()))
     goes_on.set()
 
 

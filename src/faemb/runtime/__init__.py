@@ -6,7 +6,7 @@ Progress = Callable[[str, int, int], None]
 """Called by long work with the name of the stage, how many items are done, and how many there are, or UNKNOWN."""
 
 UNKNOWN = -1
-"""The total of a stage whose length is not known, such as a decomposition inside LAPACK; when it ends, done is total."""
+"""The total of a stage whose length is not known, as of a decomposition inside LAPACK; at its end, done is total."""
 
 
 def silent(stage: str, done: int, total: int) -> None:

@@ -130,7 +130,7 @@ class _Pool(Generic[Item, Result]):
         self._items.put((answer, item))
         return answer
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
         """Items that wait are dropped, and threads end after their present one, which only an interrupt does not await.
 
         It comes as a GeneratorExit where the receiver of the results was interrupted.
