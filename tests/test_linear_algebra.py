@@ -64,7 +64,12 @@ def test_signs_do_not_depend_on_the_sign_of_the_data(backend: Backend, rng: np.r
 
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_matrix_is_kept_unless_it_may_be_overwritten(rng: np.random.Generator, order: str, overwrite: bool) -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_a_matrix_is_kept_unless_it_may_be_overwritten(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, order: str, overwrite: bool, large: bool
+) -> None:
+    if large:
+        monkeypatch.setattr("faemb.linear_algebra._QUICK", 0)
     matrix = symmetric(rng, 6)
     layouts = {"C": matrix.copy(), "F": np.asfortranarray(matrix), "strided": np.repeat(matrix, 2, axis=0)[::2]}
     given = layouts[order]
