@@ -77,7 +77,7 @@ def test_fitting_leaves_the_settings_as_they_are(sets, shrink):
 def test_after_few_images_many_teach_an_encoder_of_the_size_asked_for(rng):
     model = Model(HessianAffine(), preset("small", pooling="sum"), shrink=True)
     small = model.fit(images(rng, 2, 200)).encoder_.embedding.n_anchors
-    assert model.fit(images(rng, 20, 300)).encoder_.embedding.n_anchors > small
+    assert model.fit(images(rng, 40, 300)).encoder_.embedding.n_anchors > small
 
 
 def test_an_image_without_descriptors_has_zeros(fitted, sets):

@@ -191,7 +191,7 @@ class TestWithoutFeatures:
         report = growing.add(root / "more", notice=told.append)
         assert (report.added, report.relearned_from, growing.info().searchable) == (6, 0, 9)
         assert told[-1].startswith("the model was not learned again: ")
-        assert told[-1].endswith("run: faemb check --repair")
+        assert told[-1].endswith(f"run: faemb check {growing.layout.folder} --repair")
 
     def test_before_there_is_a_model(self, root):
         with (

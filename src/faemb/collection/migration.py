@@ -71,7 +71,7 @@ def _from_1_to_2(layout: Layout, catalogue: Catalogue) -> None:
     before = fingerprint_in(source)
     if about["model"] not in ("", before):
         raise FormatError(wrong_model(source))
-    after = Model.load(source).save(layout.folder / name)
+    after = Model.load(source).save(layout.folder / name, overwrite=True)
     for index in layout.indexes(int(about["generation"])):
         with suppress(OSError):  # an index of stored short vectors or codes; a reader recognises and replaces it
             index.unlink()

@@ -115,7 +115,7 @@ def _begun(writer: Writer, model: Model) -> tuple[Relearning, Model]:
     fresh = model.clone()
     learned_from = writer.fit(fresh)
     generation = writer.generation + 1
-    fingerprint = fresh.save(writer.layout.model(relearned_model(generation)))
+    fingerprint = fresh.save(writer.layout.model(relearned_model(generation)), overwrite=True)
     coming = Relearning(generation, fingerprint, learned_from)
     with writer.catalogue.change():
         writer.catalogue.begin_relearning(coming)

@@ -111,7 +111,7 @@ class Writer:
         learned_from = self.fit(model)
         with self.catalogue.change():
             self.catalogue.set("learned_from", str(learned_from))  # if it is not saved, it is learned anew
-        return model.save(self.layout.model(self.catalogue.in_use().model))
+        return model.save(self.layout.model(self.catalogue.in_use().model), overwrite=True)
 
     def fit(self, model: Model) -> int:
         """Fit the model on a sample of the images that have local features; returns the size of the sample.
