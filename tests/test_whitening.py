@@ -89,8 +89,15 @@ def test_parts_merge_to_the_whole_in_any_grouping(backend: Backend, cuts: set[in
 @given(cuts=st.sets(st.integers(0, 40), max_size=12))
 def test_parts_give_what_the_whole_gives(backend: Backend, cuts: set[int]) -> None:
     rows = np.random.default_rng(0).standard_normal((40, 4)) * [1, 10, 100, 0.1] + [0, 5, -50, 1]
-    parts = (backend.array(part) for part in np.split(rows, sorted(cuts)))
+    parts = (backend.array(part.copy()) for part in np.split(rows, sorted(cuts)))  # parts are overwritten
     assert_same(Moments.of_parts(parts), Moments.of(backend.array(rows)))
+
+
+def test_rows_are_not_changed(backend: Backend, rng: np.random.Generator) -> None:
+    rows = rng.standard_normal((40, 4))
+    given = backend.array(rows.copy())
+    Moments.of(given)
+    np.testing.assert_array_equal(to_numpy(given), rows)
 
 
 def test_learning_needs_no_more_than_three_large_arrays(

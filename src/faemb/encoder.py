@@ -37,7 +37,7 @@ from faemb.whitening import Moments, Spectrum, Whitening
 BATCH = 64
 FINISHING = ("paper", "released")
 _PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
-_DENSE_ELEMENTS = 1 << 25
+_DENSE_ELEMENTS, _CACHED_ELEMENTS = 1 << 25, 1 << 20
 
 
 class Encoded(NamedTuple):
@@ -281,10 +281,21 @@ class Encoder(Component):
         def embedded() -> Iterator[Float[Array, "m D"]]:
             for start in range(0, rows.shape[0], step):
                 progress("statistics", start, rows.shape[0])
-                yield self.embedding_.operator(self._projected(float64(rows[start : start + step]))).dense()
+                x = self._projected(float64(rows[start : start + step]))
+                yield self._embedded(x, buffer) if isinstance(x, np.ndarray) else self.embedding_.operator(x).dense()
             progress("statistics", rows.shape[0], rows.shape[0])
 
+        # New memory for every part would take longer than the embedding: the system fills it with zeros first.
+        buffer = np.empty((min(step, rows.shape[0]), self.embedding_.dimension))
         return Moments.of_parts(embedded())
+
+    def _embedded(self, x: Float[np.ndarray, "m d"], buffer: Float[np.ndarray, "most D"]) -> Float[np.ndarray, "m D"]:
+        """Phi of descriptors, written into a buffer by parts that stay in the processor's caches."""
+        step = max(1, _CACHED_ELEMENTS // self.embedding_.dimension)
+        for start in range(0, len(x), step):
+            stop = min(start + step, len(x))
+            buffer[start:stop] = self.embedding_.operator(x[start:stop]).dense()
+        return buffer[: len(x)]
 
     def _pooled(self, sets: DescriptorSets, progress: Progress, stage: str) -> Encoded:
         """Aggregated vectors, not yet normalised, and the weights."""

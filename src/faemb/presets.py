@@ -107,9 +107,6 @@ PUBLISHED = tuple(
 COLLECTION = {"small": 8, "medium": 16}
 """Number of anchors of F-FAemb on 32 dimensions, with unit residuals and a relative floor: best of both variants."""
 
-_ROWS = 10.0
-"""Descriptors per dimension that teach the whitening of these presets."""
-
 BEST = "best"
 """Best of an ablation on two benchmarks: longer descriptors, fewer components dropped, more rows for the whitening."""
 
@@ -140,12 +137,14 @@ class Size(NamedTuple):
     n_anchors: int
     dimension: int
     least_descriptors: int
+    whitening_rows: float = 10.0
 
 
 SIZES = (
     Size(8, 64, 250_000),
-    Size(16, 32, 126_000),
-    Size(8, 32, 63_000),
+    Size(16, 32, 200_000),
+    Size(8, 32, 126_000),
+    Size(8, 32, 63_000, whitening_rows=6.0),
     Size(4, 32, 32_000),
     Size(4, 24, 10_000),
     Size(1, 24, 900),
@@ -159,7 +158,7 @@ which take longer to learn (docs/collection.md)."""
 def shrunk(encoder: Encoder, descriptors: int, columns: int | None = None) -> Encoder:
     """This encoder of a collection's preset, or a smaller one if there are few descriptors to learn from.
 
-    A smaller one discards no components: the leading components of few images tell these very images apart.
+    With few descriptors no components are discarded: the leading ones of few images tell these very images apart.
     `columns` is the length of a descriptor, if known: other tools may have extracted short ones.
     """
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
@@ -170,12 +169,12 @@ def shrunk(encoder: Encoder, descriptors: int, columns: int | None = None) -> En
     if not fitting:
         raise InputError(f"descriptors have {columns} dimensions; expected {SIZES[-1].dimension} or more")
     chosen = next((size for size in fitting if size.least_descriptors <= descriptors), fitting[-1])
-    if chosen[:2] == own:
+    if chosen is sizes[0]:
         return encoder
     changes: dict[str, Any] = {
         "embedding__n_anchors": chosen.n_anchors,
         "projection__dimension": chosen.dimension,
-        "whitening_rows": min(encoder.whitening_rows, _ROWS),
+        "whitening_rows": chosen.whitening_rows,
     }
     if encoder.whitening is not None:
         changes["whitening__discard"] = 0
@@ -189,7 +188,7 @@ def _own(name: str) -> dict[str, Any]:
         "embedding": FastFAemb(8 if best else COLLECTION[name], unit_residuals=True),
         "projection": Projection(dimension, unit_after=True),
         "whitening": Whitening(discard=_half_of_a_cell(dimension)),
-        "whitening_rows": 25.0 if best else _ROWS,
+        "whitening_rows": 25.0 if best else 10.0,
     }
 
 

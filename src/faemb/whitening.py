@@ -50,11 +50,15 @@ class Moments:
 
     @classmethod
     def of(cls, rows: MatrixLike) -> "Moments":
-        return cls.of_parts([rows])
+        y = float64(as_matrix(rows, "embedded descriptors"))
+        return cls.of_parts([namespace(y).asarray(y, copy=True)])
 
     @classmethod
     def of_parts(cls, parts: Iterable[MatrixLike]) -> "Moments":
-        """Of the rows of all parts, which are read one at a time: there is one D x D array, however many they are."""
+        """Of the rows of all parts, which are read one at a time: there is one D x D array, however many they are.
+
+        A part of float64 is overwritten, and may be in the memory of the one before it.
+        """
         count, mean, scatter = 0, None, None
         for part in parts:
             y = float64(as_matrix(part, "embedded descriptors"))
@@ -67,7 +71,10 @@ class Moments:
             own = xp.mean(y, axis=0)
             step, rows = own - mean, y.shape[0]
             between = step * math.sqrt(count * rows / (count + rows))  # its square joins the scatters about two means
-            add_gram(scatter, xp.concat([y - own, between[None, :]]))
+            y -= own
+            add_gram(scatter, y)
+            if count:
+                add_gram(scatter, between[None, :])
             count, mean = count + rows, mean + step * (rows / (count + rows))
         if scatter is None:
             raise InputError(
