@@ -96,6 +96,10 @@ class TestCreation:
         assert (tmp_path / "new" / "model.faemb").is_file()
         Collection.create(tmp_path / "new", model).close()
 
+    def test_it_does_not_lie_in_another_collection(self, collection, model):
+        with pytest.raises(InputError, match="collection"):
+            Collection.create(collection.layout.folder / "new", model)
+
     def test_it_may_lie_among_its_images(self, photos, model):
         """Its own folder is not searched."""
         with Collection.create(photos / "below" / "new", model) as made:

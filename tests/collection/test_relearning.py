@@ -11,6 +11,7 @@ import pytest
 
 from faemb.collection import Collection, Model, checking, relearning, slots
 from faemb.collection.current_model import CurrentModel
+from faemb.collection.relearning import history
 from faemb.collection.slots import SlotFile
 from faemb.errors import FaembError, InputError
 from pictures import blank, picture, pictures
@@ -178,7 +179,7 @@ class TestWithoutFeatures:
         growing.add(root / "more", relearn=False)
         growing._catalogue.forget_features("id = ?", 2)
         assert growing.update().relearned_from == 0
-        with pytest.raises(InputError, match="because the local features of 1 images are lost; restore"):
+        with pytest.raises(InputError, match="because 1 of its images have lost their features; restore"):
             growing.relearn()
         assert growing.info().searchable == 9
 
@@ -193,12 +194,40 @@ class TestWithoutFeatures:
         assert told[-1].startswith("the model was not learned again: ")
         assert told[-1].endswith(f"run: faemb check {growing.layout.folder} --repair")
 
+    def test_lost_features_come_back_with_their_file(self, growing, root):
+        """A repair while the file is away keeps the vector alone; a later one has the features, and a copy too."""
+        content = bytearray(growing.layout.features(1).read_bytes())
+        content[100] ^= 1
+        growing.layout.features(1).write_bytes(content)
+        first = root / "few" / "000.png"
+        first.rename(root / "away.png")
+        assert len(growing.check(repair=True)) == 1
+        with pytest.raises(InputError, match=r"1 of its images have lost their features"):
+            growing.relearn()
+        assert not growing.info().relearning_is_due
+        (root / "away.png").rename(first)
+        shutil.copy(first, root / "more" / "copy.png")
+        growing.add(root / "more" / "copy.png")
+        assert len(growing.features(root / "more" / "copy.png"))
+        assert growing.check(repair=True) == ["the local features of ../few/000.png were missing"]
+        assert growing.check() == []
+        assert growing.relearn().relearned_from == 4
+
     def test_before_there_is_a_model(self, root):
         with (
             Collection.create(root / "new", new_tiny_model()) as made,
             pytest.raises(InputError, match="holds no encoded images yet"),
         ):
             made.relearn()
+
+
+def test_an_update_does_not_learn_from_images_that_it_removes(growing, root):
+    (root / "few" / "000.png").unlink()
+    pictures(root / "few", range(20, 24))
+    report = growing.update()
+    assert (report.added, report.removed, report.relearned_from) == (4, 1, 6)
+    growing.remove([root / "few" / name for name in ("020.png", "021.png")])
+    assert history(6, len(growing)) == "the model has learned from 6 images, some of which have been removed"
 
 
 class TestInterruption:

@@ -107,3 +107,11 @@ def test_what_was_removed_or_excluded_stays_out(collection, photos):
     report = collection.update()
     assert (counts(report), report.kept_out) == ((0, 0, 4, 0), 1)
     assert names_below(collection, new) == ["b.png", "c.jpg", "trip/d.png", "trip/e.png"]
+
+
+def test_the_new_name_may_be_that_of_a_removed_image(collection, photos):
+    collection.remove(photos / "a.png")
+    (photos / "b.png").replace(photos / "a.png")
+    assert collection.relocate(photos / "b.png", photos / "a.png") == 1
+    assert collection.info().removed == 0
+    assert counts(collection.update()) == (0, 0, 4, 0)

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from faemb.collection import Collection
+from faemb.collection import Collection, images_in
 from faemb.errors import InputError
 from pictures import picture, pictures
 from small_collections import NAMES, assert_finds, counts, names_below, touch
@@ -195,6 +195,20 @@ class TestRemoving:
         collection.remove(photos)
         assert collection.info().removed == 0
         assert counts(collection.add(photos)) == (5, 0, 0, 0)
+
+    def test_a_file_that_gets_the_name_of_a_removed_and_deleted_one_is_another_image(self, collection, photos):
+        collection.remove(photos / "a.png")
+        (photos / "a.png").unlink()
+        collection.update()
+        assert collection.info().removed == 0
+        (photos / "b.png").rename(photos / "a.png")
+        assert collection.update().moved == 1
+        assert names_below(collection, photos) == ["a.png", "c.jpg", "trip/d.png", "trip/e.png"]
+
+    def test_a_removed_folder_that_is_added_again_leaves_nothing_out(self, collection, photos):
+        collection.add(images_in(photos, ["a*"]))
+        collection.remove(photos)
+        assert collection.info().excluded == {}
 
     def test_a_deleted_image_that_comes_back_is_no_removed_one(self, collection, photos):
         (photos / "a.png").rename(photos.parent / "away.png")

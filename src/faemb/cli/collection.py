@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -121,7 +122,7 @@ def remove(
         count, kept_out = photos.remove(images), photos.kept_out()
     lines = [f"{counted(count)} removed from {collection}"]
     if kept_out:
-        lines.append(f"removed images stay out of searched folders; to bring one back: faemb add {collection} FILE")
+        lines.append(f"removed images stay out of searched folders; {_way_back(collection)}")
     output.show({"removed": count}, lines)
 
 
@@ -241,11 +242,12 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     if known.without_features:
         yield f"  {known.without_features} without local features: ranked last"
     if known.waiting:
-        yield f"  {known.waiting} not encoded yet: a command was interrupted; run: faemb update {collection}"
+        cure = f"run: faemb update {quote(str(collection))}"
+        yield f"  {known.waiting} not encoded yet: a command was interrupted; {cure}"
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
     if known.removed:
-        yield f"  {known.removed} removed and passed over in folders; to bring one back: faemb add {collection} FILE"
+        yield f"  {known.removed} removed and passed over in folders; {_way_back(collection)}"
     for folder in known.folders:
         without = ", ".join(known.excluded.get(folder, ()))
         yield f"  folder {folder}" + (f", without {without}" if without else "")
@@ -253,8 +255,12 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
     yield f"  index    {known.index}"
     if known.dimension:
-        cure = f"; learn again with: faemb relearn {collection}" if known.relearning_is_due else ""
+        cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""
         yield f"  {_history(known)}{cure}"
+
+
+def _way_back(collection: Path) -> str:
+    return f"to bring one back: faemb add {quote(str(collection))} FILE"
 
 
 def _history(known: "Info") -> str:
@@ -268,5 +274,5 @@ def _verdict(collection: Path, faults: int, remaining: int, repair: bool) -> str
         return f"{collection} is undamaged"
     found = f"{counted(faults, 'fault')} in {collection}"
     if not repair:
-        return f"{found}; repair with: faemb check {collection} --repair"
+        return f"{found}; repair with: faemb check {quote(str(collection))} --repair"
     return f"{faults - remaining} of {found} repaired"

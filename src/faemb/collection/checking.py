@@ -66,11 +66,22 @@ def repair(writer: Writer, current: CurrentModel, jobs: int | None) -> list[str]
         _drop(writer, found)
         lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
         gather_again(writer, [entry for entry in lost if entry is not None], model, jobs, Report())
+    restored = _restore_features(writer, model, jobs)
     if model.is_fitted:
         writer.encode_waiting(model)
     removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}
     end = "; nothing is left to compute it from, so the image was removed"
-    return [f"{fault}{end if fault.entry.path in removed else ''}" for fault in found]
+    return [*(f"{fault}{end if fault.entry.path in removed else ''}" for fault in found), *restored]
+
+
+def _restore_features(writer: Writer, model: Model, jobs: int | None) -> list[str]:
+    """Extract features that an earlier repair had to give up, because the file was away; a sentence for each image."""
+    if not writer.keep_features:
+        return []
+    lost = list(writer.catalogue.entries("features > 0 and offset is null"))
+    gather_again(writer, lost, model, jobs, Report())
+    now = (writer.catalogue.entry(entry.path) for entry in lost)
+    return [f"the local features of {entry.path} were missing" for entry in now if entry and entry.offset is not None]
 
 
 def thumbnail_faults(thumbnails: Thumbnails) -> list[str]:

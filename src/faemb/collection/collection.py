@@ -41,7 +41,7 @@ from faemb.features.feature_files import kind_of
 from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
-from faemb.runtime.storage import AnyPath, make_folder
+from faemb.runtime.storage import AnyPath, make_folder, require_outside_collections
 from faemb.settings import require_choice
 
 DEFAULT_TOP = 10
@@ -81,6 +81,7 @@ class Collection:
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
         layout = Layout(folder)
+        require_outside_collections(layout.folder.parent)
         if not layout.catalogue.exists() and (strangers := layout.strangers()):
             raise InputError(_not_its_own(layout, strangers))
         make_folder(layout.folder)
@@ -166,7 +167,9 @@ class Collection:
                     exclude(self._catalogue, self.layout.name_of(folder), sources.exclude)
                 for file in sources.files:
                     self._catalogue.forget_removed(self.layout.name_of(file))
-            return self._added(writer, sources.found, jobs, _Growth(relearn, notice))
+            with self._adding(writer, sources.found, jobs, _Growth(relearn, notice)) as report:
+                pass
+            return report
 
     def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
@@ -216,13 +219,13 @@ class Collection:
         found = merged(find_images([folder], patterns, kind) for folder, patterns in self._excluded().items())
         with self._changing(progress) as writer:
             before = self._catalogue.hashes().keys()
-            report = self._added(writer, found, jobs, _Growth(relearn, notice))
-            if not found.unreadable:  # else an image that was not found may still exist
-                known = before & self._catalogue.hashes().keys()
-                gone = deleted(self.layout, self._catalogue, found, folders)
-                report.kept = [] if allow_removing else list(doubts(self.layout, known, gone, folders))
-                report.removed += writer.remove([] if report.kept else gone)
-                self._compact_if_due(writer)
+            with self._adding(writer, found, jobs, _Growth(relearn, notice)) as report:
+                if not found.unreadable:  # else an image that was not found may still exist
+                    known = before & self._catalogue.hashes().keys()
+                    gone = deleted(self.layout, self._catalogue, found, folders)
+                    report.kept = [] if allow_removing else list(doubts(self.layout, known, gone, folders))
+                    report.removed += 0 if report.kept else writer.remove_deleted(gone)
+            self._compact_if_due(writer)
             return report
 
     def relocate(self, old: AnyPath, new: AnyPath) -> int:
@@ -246,17 +249,19 @@ class Collection:
         """Images that were removed, and that are passed over when they are found in a folder."""
         return sorted(map(self.layout.path_of, self._catalogue.removed()))
 
-    def _added(self, writer: Writer, found: Found, jobs: int | None, growth: "_Growth") -> Report:
+    @contextmanager
+    def _adding(self, writer: Writer, found: Found, jobs: int | None, growth: "_Growth") -> Iterator[Report]:
+        """Store images; after the block, which may remove others, learn if necessary and encode."""
         start, report = time.monotonic(), _report_on(found)
         before = learnable(self._catalogue)
         gather(writer, self._welcome(found.images, report), self.model, jobs, report)
+        yield report
         if not self.model.is_fitted:
             self._learn(writer)
         elif growth.wanted and is_due(self._catalogue):
             self._grow(writer, report, growth.notice or _unheard, before)
         writer.encode_waiting(self.model)
         report.seconds = time.monotonic() - start
-        return report
 
     def _welcome(self, images: Sequence[Path], report: Report) -> list[Path]:
         """Without those that were removed before."""
@@ -272,7 +277,7 @@ class Collection:
 
     def _grow(self, writer: Writer, report: Report, notice: Notice, before: int) -> None:
         """Learn the model again if that is possible; `before` is the number of images to learn from before a change."""
-        hindrance = obstacle(writer)
+        hindrance = obstacle(self.layout, self._catalogue)
         if hindrance is not None:
             if not is_outgrown(self._catalogue.learned_from(), before):  # said once
                 notice(f"the collection has outgrown its model; {hindrance}")
@@ -401,7 +406,7 @@ class Collection:
             index=self._about["index"],
             excluded={str(folder): patterns for folder, patterns in self._excluded().items() if patterns},
             learned_from=self._catalogue.learned_from(),
-            relearning_is_due=is_due(self._catalogue),
+            relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
         )
 

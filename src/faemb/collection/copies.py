@@ -87,8 +87,8 @@ class Copies:
                 packed = packed_features(self._writer.layout.features(self._writer.generation), entry)
             if zlib.crc32(packed) != entry.features_crc:
                 return None
-        elif entry.features and vector is None:  # without features nothing else can give the vector
-            return None
+        elif entry.features and (vector is None or self._writer.keep_features):
+            return None  # its features are lost
         return Twin(entry, moved=False, packed=packed, vector=vector)
 
     def _vector(self, entry: Entry) -> Float[np.ndarray, " D"] | None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from faemb.collection.catalogue import Catalogue, Relearning
 from faemb.collection.hints import typed
-from faemb.collection.layout import relearned_model
+from faemb.collection.layout import Layout, relearned_model
 from faemb.collection.model import Model
 from faemb.collection.stored import vector_file
 from faemb.collection.writing import LEARNING_IMAGES, Writer, explained
@@ -50,17 +50,17 @@ def is_due(catalogue: Catalogue) -> bool:
     return catalogue.relearning() is not None or is_outgrown(catalogue.learned_from(), learnable(catalogue))
 
 
-def obstacle(writer: Writer) -> str | None:
+def obstacle(layout: Layout, catalogue: Catalogue) -> str | None:
     """Why the model cannot be learned again, with the cure; None if it can."""
-    folder, lost = writer.layout.folder, writer.catalogue.count(_NOT_KEPT)
-    if not writer.keep_features:
+    folder, lost = layout.folder, catalogue.count(_NOT_KEPT)
+    if catalogue.about()["keep_features"] == "0":
         return (
             f"the model of {folder} cannot be learned again, because local features are not kept in it; "
             "index the images into a new collection, without --no-features"
         )
     if lost:
         return (
-            f"the model of {folder} cannot be learned again, because the local features of {lost} images are lost; "
+            f"the model of {folder} cannot be learned again, because {lost:,} of its images have lost their features; "
             f"restore their files and run: faemb check {typed(folder)} --repair, or take them out with: faemb remove"
         )
     return None
@@ -84,12 +84,14 @@ def history(learned_from: int | None, images: int) -> str:
         return "it is not known from how many images the model has learned"
     if learned_from == 0:
         return "the model was given, and not learned from this collection"
+    if learned_from > images:
+        return f"the model has learned from {learned_from:,} images, some of which have been removed"
     return f"the model has learned from {learned_from:,} of {images:,} images"
 
 
 def relearn(writer: Writer, model: Model, notice: Notice) -> Relearned:
     """Learn with the settings of `model` and encode all images, or continue where another process has stopped."""
-    hindrance = obstacle(writer)
+    hindrance = obstacle(writer.layout, writer.catalogue)
     if hindrance is not None:
         raise InputError(hindrance)
     notice(announcement(writer))

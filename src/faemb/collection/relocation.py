@@ -32,6 +32,7 @@ def relocate(layout: Layout, catalogue: Catalogue, old: Path, new: Path) -> int:
             catalogue.rename_all(table, {_MOVING + renamed: renamed for renamed in names.values()})
         for name in after["images"].values():
             catalogue.forget_unreadable(name)
+            catalogue.forget_removed(name)
         rename_excluded(catalogue, after["folders"])
     return len(after["images"])
 

@@ -15,9 +15,11 @@ from jaxtyping import Float
 
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.departing import Departure
+from faemb.collection.exclusions import exclude
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.slots import write_at
+from faemb.collection.sources import is_gone
 from faemb.collection.stored import packed_features, stored_features, vector_file
 from faemb.collection.thumbnails import Thumbnails
 from faemb.errors import FaembError, Fault, InputError
@@ -163,11 +165,25 @@ class Writer:
         with self.catalogue.change():
             return self._remove(names)
 
+    def remove_deleted(self, names: Iterable[str]) -> int:
+        """Remove images whose files are gone; returns their number.
+
+        Images that were removed before, and whose files are gone now, are not remembered any more: a file that gets
+        such a name later is another image.
+        """
+        with self.catalogue.change():
+            for name in self.catalogue.removed():
+                path = self.layout.path_of(name)
+                if is_gone(path) and path.parent.is_dir():  # else its drive may be disconnected
+                    self.catalogue.forget_removed(name)
+            return self._remove(names)
+
     def take_out(self, departure: Departure) -> int:
         """Remove images and forget folders, for good; returns the number of images removed."""
         with self.catalogue.change():
             for folder in departure.folders:
                 self.catalogue.remove_folder(folder)
+                exclude(self.catalogue, folder, ())
             for name in departure.let_in:
                 self.catalogue.forget_removed(name)
             for name in departure.kept_out:

@@ -12,7 +12,8 @@ def counted(count: int, one: str = "image", many: str = "") -> str:
 
 
 def file_facts(image: "GroupedImage") -> list[str]:
-    """Dimensions, size and date of an image file."""
+    """Dimensions, size and date of an image file, as far as they are known."""
     size = f"{image.bytes / 1e6:.1f} MB" if image.bytes >= 1e6 else f"{image.bytes / 1e3:.0f} KB"
     date = f"{'taken' if image.taken else 'changed'} {image.date:%Y-%m-%d}"
-    return [f"{image.width:,} x {image.height:,} pixels", size, date]
+    pixels = [f"{image.width:,} x {image.height:,} pixels"] if image.width else []  # unknown of some feature files
+    return [*pixels, size, date]

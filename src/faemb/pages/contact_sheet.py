@@ -13,6 +13,7 @@ from pathlib import Path
 from faemb.collection.results import Answer, Group, Hit
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.errors import FaembError
+from faemb.features.feature_files import FEATURES
 from faemb.features.region import Box, checked_box
 from faemb.pages.document import render
 
@@ -115,6 +116,6 @@ def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) ->
 
 
 def _with_box(picture: Picture, box: Sequence[float] | None) -> Picture:
-    if box is None or picture.fault:
+    if box is None or picture.fault or FEATURES.includes(picture.path):  # the image beside features may be smaller
         return picture
     return replace(picture, box=checked_box(box, (picture.width, picture.height)))
