@@ -9,7 +9,7 @@ from faemb.benchmark.tables import TABLES
 from faemb.cli.reference import commands
 from faemb.collection.backends import BACKENDS
 from faemb.collection.collection import DEFAULT_TOP
-from faemb.collection.duplicates import DEFAULT_THRESHOLD
+from faemb.collection.duplicates import LONG, THRESHOLD, THRESHOLD_OF_SHORT
 from faemb.collection.export import FORMATS
 from faemb.collection.model import FEATURES
 from faemb.features import DETECTORS, HessianAffine
@@ -108,7 +108,8 @@ def test_the_help_names_every_file_of_features() -> None:
 
 def test_defaults_are_those_of_the_code() -> None:
     assert options("--top")["search"].default == DEFAULT_TOP
-    assert options("--threshold")["duplicates"].default == DEFAULT_THRESHOLD
+    stated = options("--threshold")["duplicates"].help
+    assert f"{THRESHOLD}, or {THRESHOLD_OF_SHORT} if the vectors have fewer than {LONG:,} dimensions" in stated
     for option in options("--max-side").values():
         assert f"{HessianAffine().max_side:,} if not given" in option.help
     for command in ("index", "fit"):

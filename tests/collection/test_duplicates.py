@@ -12,7 +12,15 @@ import pytest
 
 from faemb.collection import Collection, Model, duplicates
 from faemb.collection.backends import HNSW
-from faemb.collection.duplicates import DEFAULT_THRESHOLD, Members, connected, grouped, linked
+from faemb.collection.duplicates import (
+    THRESHOLD,
+    THRESHOLD_OF_SHORT,
+    Members,
+    connected,
+    default_threshold,
+    grouped,
+    linked,
+)
 from faemb.collection.layout import Layout
 from faemb.collection.reading import View
 from faemb.embedding import FastFAemb
@@ -222,14 +230,19 @@ def edited(tmp_path_factory) -> Iterator[Collection]:
 
 
 def test_edits_are_grouped_with_their_original_and_with_nothing_else(edited):
-    groups = edited.duplicates()
+    groups = edited.duplicates(THRESHOLD)
     scenes = [{path.parent.name for path in group.paths} for group in groups]
     assert sorted(map(sorted, scenes)) == [[str(scene)] for scene in range(SCENES)]
     for group in groups:
         names = [path.stem for path in group.paths]
         assert sorted(names) == ["bright", "copy", "crop", "jpeg", "original"]
         assert group.largest == 1
-        assert 0.75 * DEFAULT_THRESHOLD < group.smallest < 1
+        assert 0.75 * THRESHOLD < group.smallest < 1
+
+
+def test_short_vectors_have_a_higher_threshold(edited):
+    assert edited.duplicates() == edited.duplicates(THRESHOLD_OF_SHORT) != edited.duplicates(THRESHOLD)
+    assert [default_threshold(dimension) for dimension in (1199, 3959)] == [THRESHOLD_OF_SHORT, THRESHOLD]
 
 
 def test_a_high_threshold_leaves_exact_copies(edited):
@@ -241,7 +254,7 @@ def test_a_high_threshold_leaves_exact_copies(edited):
 
 
 def test_the_image_with_the_most_pixels_is_the_one_to_keep(edited):
-    for group in edited.duplicates():
+    for group in edited.duplicates(THRESHOLD):
         assert group.reason == "same pixels, largest file"
         *others, last = group.images
         assert {(image.width, image.height) for image in others} == {(200, 150)}

@@ -79,11 +79,13 @@ def duplicates(
     collection: InCollection,
     *,
     threshold: Annotated[
-        float,
+        float | None,
         value(
-            "T", "Join images of at least this similarity: 0.3 for one thing in several photographs, 0.9 for copies."
+            "T",
+            "Join images of at least this similarity, such as 0.9 for copies. If not given: 0.3, or 0.45 if the "
+            "vectors have fewer than 3,000 dimensions.",
         ),
-    ] = 0.3,
+    ] = None,
     index: Index = None,
     page: PageOptions,
     output: Output,

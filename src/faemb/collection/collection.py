@@ -18,7 +18,6 @@ from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
-from faemb.collection.duplicates import DEFAULT_THRESHOLD
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
@@ -357,12 +356,12 @@ class Collection:
         return self._searcher.features(stored, names or [""] * len(stored), Wanted(top, threshold, index))
 
     def duplicates(
-        self, threshold: float = DEFAULT_THRESHOLD, *, index: str | None = None, progress: Progress | None = None
+        self, threshold: float | None = None, *, index: str | None = None, progress: Progress | None = None
     ) -> list[Group]:
         """Groups of images that show the same, the surest first.
 
-        Each image has at least this similarity to another one of its group, and 0.75 of it on average where groups
-        were joined; `Group` says how similar all of its images are.
+        Each image has at least this similarity to another one of its group (if not given: `default_threshold`), and
+        0.75 of it on average where groups were joined; `Group` says how similar all of its images are.
         """
         return self._searcher.duplicates(threshold, index=index, progress=progress)
 

@@ -21,7 +21,8 @@ from faemb.collection.backends import Backend
 from faemb.collection.reading import View
 from faemb.runtime import Progress
 
-DEFAULT_THRESHOLD = 0.3
+LONG, THRESHOLD, THRESHOLD_OF_SHORT = 3000, 0.3, 0.45
+"""Default thresholds: short vectors, of models that have learned from few images, are more similar by chance."""
 _NEIGHBOURS = 32
 """Neighbours compared per image; larger groups connect through shared members."""
 _BLOCK = 256
@@ -48,6 +49,11 @@ class Members(NamedTuple):
     """Smallest and largest similarity of two members."""
     all_pairs: bool
     """Whether all pairs were compared, or linked ones only."""
+
+
+def default_threshold(dimension: int) -> float:
+    """For vectors of this length."""
+    return THRESHOLD if dimension >= LONG else THRESHOLD_OF_SHORT
 
 
 def linked(

@@ -9,7 +9,7 @@ import numpy as np
 
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
-from faemb.collection.duplicates import FEW_FEATURES, Members, grouped, linked
+from faemb.collection.duplicates import FEW_FEATURES, Members, default_threshold, grouped, linked
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
@@ -124,11 +124,13 @@ class Searcher:
         )
         return [Hit(self._reader.layout.path_of(entry.path), None) for entry in entries]
 
-    def duplicates(self, threshold: float, *, index: str | None, progress: Progress | None) -> list[Group]:
-        require_number("threshold", threshold, least=-1, most=1)
+    def duplicates(self, threshold: float | None, *, index: str | None, progress: Progress | None) -> list[Group]:
+        if threshold is not None:
+            require_number("threshold", threshold, least=-1, most=1)
         self._reader.require_fitted()
         with self._reader.view() as view:
             few = np.isin(view.ids, self._reader.catalogue.ids(f"features < {FEW_FEATURES}"))
+            threshold = default_threshold(view.model.dimension) if threshold is None else threshold
             found = linked(view, few, threshold, self._kind(view, index), progress or silent)
             groups = grouped(view, {(a, b): score for a, b, score in found}, threshold)
             entries = self._reader.catalogue.entries_of(
