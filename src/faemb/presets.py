@@ -144,7 +144,7 @@ SIZES = (
     Size(8, 64, 250_000),
     Size(16, 32, 200_000),
     Size(8, 32, 126_000),
-    Size(8, 32, 63_000, whitening_rows=6.0),
+    Size(7, 32, 63_000, whitening_rows=6.0),
     Size(4, 32, 32_000),
     Size(4, 24, 10_000),
     Size(1, 24, 900),
