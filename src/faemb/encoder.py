@@ -286,7 +286,8 @@ class Encoder(Component):
             progress("statistics", rows.shape[0], rows.shape[0])
 
         # New memory for every part would take longer than the embedding: the system fills it with zeros first.
-        buffer = np.empty((min(step, rows.shape[0]), self.embedding_.dimension))
+        held = min(step, rows.shape[0]) if isinstance(rows, np.ndarray) else 0
+        buffer = np.empty((held, self.embedding_.dimension))
         return Moments.of_parts(embedded())
 
     def _embedded(self, x: Float[np.ndarray, "m d"], buffer: Float[np.ndarray, "most D"]) -> Float[np.ndarray, "m D"]:

@@ -5,6 +5,7 @@ import math
 import sys
 
 import pytest
+from rich.progress import Task
 
 from faemb.cli.console import Live, _Bars, _duration
 from faemb.runtime import UNKNOWN
@@ -49,27 +50,25 @@ def test_a_stage_of_unknown_length_has_a_name_and_a_time(monkeypatch):
     assert "0/" not in shown
 
 
-def test_a_stage_of_unknown_length_ends_with_a_complete_bar(monkeypatch):
-    stream = Terminal()
+def bar_after(monkeypatch, *calls: tuple[str, int, int]) -> Task:
+    """The one bar on a terminal after these calls."""
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "stderr", Terminal())
     with Live(quiet=False) as live:
         assert isinstance(live._shown, _Bars)
-        live(EIGENVALUES, 0, UNKNOWN)
-        live(EIGENVALUES, 1, 1)
-        assert all(task.finished for task in live._shown._bars.tasks)
+        for call in calls:
+            live(*call)
+        (task,) = live._shown._bars.tasks
+        return task
+
+
+def test_a_stage_of_unknown_length_ends_with_a_complete_bar(monkeypatch):
+    assert bar_after(monkeypatch, (EIGENVALUES, 0, UNKNOWN), (EIGENVALUES, 1, 1)).finished
 
 
 def test_a_stage_that_comes_again_starts_again(monkeypatch):
-    stream = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", stream)
-    with Live(quiet=False) as live:
-        assert isinstance(live._shown, _Bars)
-        for call in [*COUNTED, ("features", 0, 8), ("features", 2, 8)]:
-            live(*call)
-        (task,) = live._shown._bars.tasks
-        assert (task.completed, task.total, task.finished) == (2, 8, False)
+    task = bar_after(monkeypatch, *COUNTED, ("features", 0, 8), ("features", 2, 8))
+    assert (task.completed, task.total, task.finished) == (2, 8, False)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -142,7 +142,7 @@ def relearn(collection: InCollection, *, device: Device = "cpu", output: Output)
         known = photos.info()
     seen = counted(report.relearned_from)
     line = f"learned from {seen} in {report.seconds:.1f} s; {collection} has {known.dimension} dimensions"
-    output.show({**asdict(report), "dimension": known.dimension}, [line])
+    output.show({**_as_json(report), "dimension": known.dimension}, [line])
 
 
 def fit(

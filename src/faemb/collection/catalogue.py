@@ -5,11 +5,11 @@ the call returns (write-ahead log, synchronous FULL); readers see the state befo
 """
 
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from faemb.collection.database import connected, explained, opened
 from faemb.collection.layout import MODEL, InUse, relearned_model
 from faemb.errors import FormatError
 from faemb.runtime.storage import sync_folder
+
+Result = TypeVar("Result")
 
 FORMAT = "faemb-collection"
 VERSION = 3
@@ -160,6 +162,25 @@ class Catalogue:
                 yield
             finally:
                 self._database.execute("rollback")
+
+    @contextmanager
+    def consistent(self, read: Callable[[], Result]) -> Iterator[Result]:
+        """One state, as in `snapshot`, and what `read` gives in it from the files that the state names.
+
+        It reads again in a newer state if another process has replaced these files meanwhile.
+        """
+        with ExitStack() as snapshot:
+            while True:
+                snapshot.enter_context(self.snapshot())
+                generation = self.generation()
+                try:
+                    result = read()
+                    break
+                except FormatError:
+                    snapshot.close()
+                    if self.generation() == generation:
+                        raise
+            yield result
 
     def state(self) -> tuple[int, int]:
         """A value that is different after any change, by this process or another."""

@@ -14,16 +14,17 @@ from types import TracebackType
 from typing import NamedTuple, cast
 
 from faemb.collection.backends import BACKENDS
-from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Entry
+from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
+from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
-from faemb.collection.layout import MODEL, Layout
-from faemb.collection.migration import fingerprint_in, migrate, require_format
+from faemb.collection.layout import Layout
+from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
@@ -40,7 +41,7 @@ from faemb.features.feature_files import kind_of
 from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.runtime import Progress
-from faemb.runtime.storage import AnyPath, make_folder, require_outside_collections
+from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
 DEFAULT_TOP = 10
@@ -79,30 +80,7 @@ class Collection:
         """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
-        layout = Layout(folder)
-        require_outside_collections(layout.folder.parent)
-        if not layout.catalogue.exists() and (strangers := layout.strangers()):
-            raise InputError(_not_its_own(layout, strangers))
-        make_folder(layout.folder)
-        with only_writer(layout):
-            if layout.catalogue.exists():
-                raise InputError(
-                    f"there is a collection at {folder} already; add to it with: faemb add {typed(folder)} IMAGES"
-                )
-            if layout.model().exists() and not _is_the_same(layout.model(), model):
-                raise InputError(_not_its_own(layout, [MODEL]))
-            fingerprint = model.save(layout.model())
-            about = {
-                "format": FORMAT,
-                "version": str(VERSION),
-                "generation": "1",
-                "model": fingerprint if model.is_fitted else "",
-                "asked": fingerprint,
-                "learned_from": "0" if model.is_fitted else "",
-                "keep_features": str(int(keep_features)),
-                "index": index,
-            }
-            Catalogue.create(layout.catalogue, about).close()
+        create(Layout(folder), model, settings(model, keep_features=keep_features, index=index))
         return cls(folder, device=device)
 
     @classmethod
@@ -113,7 +91,7 @@ class Collection:
         if not Layout(folder).catalogue.exists():
             return cls.create(folder, model, keep_features=keep_features, index=index, device=device)
         collection = cls(folder, device=device)
-        asked = {"asked": model.fingerprint, "keep_features": str(int(keep_features)), "index": index}
+        asked = settings(model, keep_features=keep_features, index=index)
         if any(collection._about[name] != value for name, value in asked.items()):
             collection.close()
             raise InputError(
@@ -470,22 +448,6 @@ def _unheard(sentence: str) -> None:
 def _report_on(found: Found) -> Report:
     """The report of a change, as it begins: what the search has met."""
     return Report(failed=list(found.unreadable), passed_over=by_suffix(found.others))
-
-
-def _is_the_same(file: Path, model: Model) -> bool:
-    """Whether a file holds this model, as an interrupted creation of the same collection has saved it."""
-    try:
-        return fingerprint_in(file) == model.fingerprint
-    except FormatError:
-        return False
-
-
-def _not_its_own(layout: Layout, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    return (
-        f"the folder {layout.folder} holds files that do not belong to a collection: {shown}; "
-        f"give a new folder, such as {typed(layout.folder)}.faemb"
-    )
 
 
 def _size(path: Path) -> int:

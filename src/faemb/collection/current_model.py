@@ -1,7 +1,6 @@
 """The model of a collection in one state: another process may learn it again, and replace its file, at any time."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from faemb.collection.catalogue import Catalogue
@@ -24,21 +23,9 @@ class CurrentModel:
         with self.snapshot() as model:
             return model
 
-    @contextmanager
-    def snapshot(self) -> Iterator[Model]:
+    def snapshot(self) -> AbstractContextManager[Model]:
         """One state of the catalogue, and its model."""
-        with ExitStack() as snapshot:
-            while True:
-                snapshot.enter_context(self.catalogue.snapshot())
-                generation = self.catalogue.generation()
-                try:
-                    model = self._read()
-                    break
-                except FormatError:
-                    snapshot.close()
-                    if self.catalogue.generation() == generation:
-                        raise  # else its file has just been replaced
-            yield model
+        return self.catalogue.consistent(self._read)
 
     def keep(self, model: Model, fingerprint: str) -> None:
         """Take a model that has just learned and is saved, so that its file need not be read."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from faemb.collection.backends import Backend
-from faemb.collection.reading import View
+from faemb.collection.reading import DECIMALS, View
 from faemb.runtime import Progress
 
 LONG, THRESHOLD, THRESHOLD_OF_SHORT = 3000, 0.3, 0.45
@@ -30,8 +30,6 @@ _COHESION = 0.75
 """On ukbench400: as precise as larger values, and it loses fewer pairs (docs/collection.md)."""
 _ALL_PAIRS = 500
 """Images of the largest group whose pairs are all compared."""
-_DECIMALS = 5
-"""Of a similarity, as in a search: copies of an image have similarity 1."""
 FEW_FEATURES = 10
 _COPY = 0.95
 """Threshold for images with fewer than `FEW_FEATURES` features, which can match by chance."""
@@ -130,7 +128,7 @@ def _measured(view: View, positions: list[int], links: Links) -> Members:
         scores = [score for pair, score in links.items() if inside.issuperset(pair)]
         return Members(positions, min(scores), max(scores), all_pairs=False)
     vectors = _vectors(view, positions)
-    similarities = np.round(vectors @ vectors.T, _DECIMALS)[np.triu_indices(len(positions), 1)]
+    similarities = np.round(vectors @ vectors.T, DECIMALS)[np.triu_indices(len(positions), 1)]
     return Members(positions, float(similarities.min()), float(similarities.max()), all_pairs=True)
 
 

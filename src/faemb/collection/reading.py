@@ -1,7 +1,6 @@
 """A collection in one state: which slots are in use, and their vectors, memory mapped."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,7 @@ _AT_LEAST = 64
 """Candidates requested from an index: `_MORE` times the number of results, at least `_AT_LEAST`."""
 _REBUILD_SHARE = 0.2
 """An index is rebuilt when it does not cover this share of the slots."""
-_DECIMALS = 5
+DECIMALS = 5
 """Decimals of a similarity (float32 precision), so that copies of an image score exactly 1, also with threshold=1."""
 
 
@@ -144,35 +143,20 @@ class Reader:
     def model(self) -> Model:
         return self._model.get()
 
-    @contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self) -> AbstractContextManager[View]:
         """The current state, which stays the same until the end of the block; the last view if nothing has changed."""
-        with ExitStack() as snapshot:
-            while True:
-                snapshot.enter_context(self.catalogue.snapshot())
-                generation = self.catalogue.generation()
-                try:
-                    view = self._view_of(self.catalogue.state())
-                    break
-                except FormatError:
-                    snapshot.close()
-                    if self.catalogue.generation() == generation:
-                        raise  # else another process has just replaced the files
-            yield view
+        return self.catalogue.consistent(self._current)
 
     def features(self, image: Path) -> LocalFeatures:
         """The stored local features of an image."""
-        while True:
-            with self.catalogue.snapshot():
-                entry = self.catalogue.entry(self.layout.name_of(image))
-                generation = self.catalogue.generation()
-            if entry is None:
-                raise InputError(f"{image} is not in the collection {self.layout.folder}")
-            try:
-                return stored_features(self.layout.features(generation), entry)
-            except FormatError:
-                if self.catalogue.generation() == generation:
-                    raise  # else another process has just replaced the file
+        with self.catalogue.consistent(lambda: self._features(image)) as features:
+            return features
+
+    def _features(self, image: Path) -> LocalFeatures:
+        entry = self.catalogue.entry(self.layout.name_of(image))
+        if entry is None:
+            raise InputError(f"{image} is not in the collection {self.layout.folder}")
+        return stored_features(self.layout.features(self.catalogue.generation()), entry)
 
     def paths(self, view: View) -> list[Path]:
         """The file of each image of a view, in the order of its slots."""
@@ -186,7 +170,8 @@ class Reader:
                 f"{self.layout.folder} holds no encoded images yet; run: faemb add {typed(self.layout.folder)} IMAGES"
             )
 
-    def _view_of(self, state: tuple[int, int]) -> View:
+    def _current(self) -> View:
+        state = self.catalogue.state()
         if self._view is None or self._view[0] != state:
             self._view = state, View.of(self.layout, self.catalogue, self.model)
         return self._view[1]
@@ -194,6 +179,6 @@ class Reader:
 
 def _settled(found: Neighbours) -> Neighbours:
     """Scores rounded, and equal ones in order of position: scores of copies of one image differ by rounding only."""
-    scores = np.round(found.scores, _DECIMALS)
+    scores = np.round(found.scores, DECIMALS)
     order = np.lexsort((found.rows, -scores), axis=-1)
     return Neighbours(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

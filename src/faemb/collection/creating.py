@@ -1,0 +1,60 @@
+"""The files of a new collection, in a folder of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
+from faemb.collection.hints import typed
+from faemb.collection.layout import MODEL, Layout
+from faemb.collection.migration import fingerprint_in
+from faemb.collection.model import Model
+from faemb.collection.writing import only_writer
+from faemb.errors import FormatError, InputError
+from faemb.runtime.storage import make_folder, require_outside_collections
+
+
+def settings(model: Model, *, keep_features: bool, index: str) -> dict[str, str]:
+    """What a collection was asked for, as its catalogue holds it."""
+    return {"asked": model.fingerprint, "keep_features": str(int(keep_features)), "index": index}
+
+
+def create(layout: Layout, model: Model, asked: dict[str, str]) -> None:
+    """Write the model and an empty catalogue; continues a creation with the same model that was interrupted."""
+    require_outside_collections(layout.folder.parent)
+    if not layout.catalogue.exists() and (strangers := layout.strangers()):
+        raise InputError(_not_its_own(layout, strangers))
+    make_folder(layout.folder)
+    with only_writer(layout):
+        if layout.catalogue.exists():
+            raise InputError(
+                f"there is a collection at {layout.folder} already; add to it with: "
+                f"faemb add {typed(layout.folder)} IMAGES"
+            )
+        if layout.model().exists() and not _holds(layout.model(), model):
+            raise InputError(_not_its_own(layout, [MODEL]))
+        fingerprint = model.save(layout.model())
+        about = {
+            "format": FORMAT,
+            "version": str(VERSION),
+            "generation": "1",
+            "model": fingerprint if model.is_fitted else "",
+            "learned_from": "0" if model.is_fitted else "",
+            **asked,
+        }
+        Catalogue.create(layout.catalogue, about).close()
+
+
+def _holds(file: Path, model: Model) -> bool:
+    """Whether a file holds this model, as an interrupted creation of the same collection has saved it."""
+    try:
+        return fingerprint_in(file) == model.fingerprint
+    except FormatError:
+        return False
+
+
+def _not_its_own(layout: Layout, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return (
+        f"the folder {layout.folder} holds files that do not belong to a collection: {shown}; "
+        f"give a new folder, such as {typed(layout.folder)}.faemb"
+    )
