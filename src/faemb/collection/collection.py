@@ -80,7 +80,7 @@ class Collection:
         """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
         require_choice("index", index, BACKENDS)
         model.extractor.check_settings()
-        create(Layout(folder), model, settings(model, keep_features=keep_features, index=index))
+        create(Layout(folder), model, keep_features=keep_features, index=index)
         return cls(folder, device=device)
 
     @classmethod
@@ -91,7 +91,7 @@ class Collection:
         if not Layout(folder).catalogue.exists():
             return cls.create(folder, model, keep_features=keep_features, index=index, device=device)
         collection = cls(folder, device=device)
-        asked = settings(model, keep_features=keep_features, index=index)
+        asked = settings(model.fingerprint, keep_features=keep_features, index=index)
         if any(collection._about[name] != value for name, value in asked.items()):
             collection.close()
             raise InputError(

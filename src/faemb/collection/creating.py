@@ -13,12 +13,12 @@ from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import make_folder, require_outside_collections
 
 
-def settings(model: Model, *, keep_features: bool, index: str) -> dict[str, str]:
-    """What a collection was asked for, as its catalogue holds it."""
-    return {"asked": model.fingerprint, "keep_features": str(int(keep_features)), "index": index}
+def settings(fingerprint: str, *, keep_features: bool, index: str) -> dict[str, str]:
+    """What a collection was asked for, as its catalogue holds it; the fingerprint is the model's as it was given."""
+    return {"asked": fingerprint, "keep_features": str(int(keep_features)), "index": index}
 
 
-def create(layout: Layout, model: Model, asked: dict[str, str]) -> None:
+def create(layout: Layout, model: Model, *, keep_features: bool, index: str) -> None:
     """Write the model and an empty catalogue; continues a creation with the same model that was interrupted."""
     require_outside_collections(layout.folder.parent)
     if not layout.catalogue.exists() and (strangers := layout.strangers()):
@@ -39,7 +39,7 @@ def create(layout: Layout, model: Model, asked: dict[str, str]) -> None:
             "generation": "1",
             "model": fingerprint if model.is_fitted else "",
             "learned_from": "0" if model.is_fitted else "",
-            **asked,
+            **settings(fingerprint, keep_features=keep_features, index=index),
         }
         Catalogue.create(layout.catalogue, about).close()
 
