@@ -1,9 +1,9 @@
 """Checks of an ONNX program before onnxruntime reads it: every tensor must contain its data.
 
-A tensor can name a file instead, from which onnxruntime would take its values: any file that this process can read would
-become features, and no fingerprint would cover it. Tensors are found wherever ONNX allows them: initialisers, sparse
-ones, attributes of nodes, and these in nested graphs, functions and training graphs. Fields that ONNX does not define
-are passed over, as onnxruntime does.
+A tensor can name a file instead, from which onnxruntime would take its values: any file that this process can read
+would become features, and no fingerprint would cover it. Tensors are found wherever ONNX allows them: initialisers,
+sparse ones, attributes of nodes, and these in nested graphs, functions and training graphs. Fields that ONNX does not
+define are passed over, as onnxruntime does.
 """
 
 from collections.abc import Mapping

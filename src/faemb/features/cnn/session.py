@@ -1,7 +1,7 @@
 """Running a network's program with onnxruntime: checks of its input and output, choice of the device, errors.
 
-A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. One run may take
-as long as one item may (FAEMB_ITEM_SECONDS), since a program can contain a loop without an end.
+A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. One run may
+take as long as one item may (FAEMB_ITEM_SECONDS), since a program can contain a loop without an end.
 """
 
 import os
@@ -84,7 +84,7 @@ class Session:
             height, width = batch.shape[2:]
             if options.terminate:
                 raise FormatError(
-                    f"the network did not end within {item_seconds():g} seconds on an input of {width} x {height} pixels; "
+                    f"the network did not end within {item_seconds():g} seconds on {width} x {height} pixels; "
                     f"use smaller images or another network, or allow more with the environment variable {SECONDS}"
                 ) from None
             raise FormatError(
