@@ -386,11 +386,11 @@ class TestConvertFeatures:
     @pytest.mark.parametrize(
         ("source", "out", "words"),
         [
-            ("gone.npz", "out.h5", "no file at gone.npz"),
-            ("gone.h5", "out", "no file at gone.h5"),
+            ("gone.npz", "out.h5", "there is no file 'gone.npz"),
+            ("gone.h5", "out", "there is no file 'gone.h5"),
             ("photos", "out.h5", "the folder photos holds no features"),
             ("photos/a.png", "out.h5", "ends in '.png'"),
-            ("features", "out.npz", "features holds 2 images, an .npz holds one"),
+            ("features", "out.npz", "features holds several images, an .npz holds one"),
             ("features", "out.txt", "features cannot be written as out.txt"),
             ("features", "gone/out.h5", "the folder gone does not exist"),
             ("broken.siftgeo", "out.npz", "broken.siftgeo is truncated"),
