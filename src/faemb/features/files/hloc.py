@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError, InputError
-from faemb.features.files.hdf5 import entries, h5py, needed, opened
+from faemb.features.files.hdf5 import entries, h5py, needed, opened, read_values
 from faemb.features.files.reading import (
     CURE,
     damage_explained,
@@ -97,15 +97,15 @@ def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]
 def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     source = f"{path}, image {name!r}"
     with damage_explained(path, source):
-        group = opened(file, name, path)
+        group = opened(file.id, name, path)
         datasets = {key: found for key in DATASETS if (found := opened(group, key, source)) is not None}
         if KEYPOINTS not in datasets:
             raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
         if "descriptors" not in datasets:
             raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
         require_memory(sum(needed(dataset, key, source) for key, dataset in datasets.items()), source)
-        arrays = {key: np.asarray(dataset[()]) for key, dataset in datasets.items()}
-        fingerprint = _read_text(group, "fingerprint")
+        arrays = {key: read_values(dataset) for key, dataset in datasets.items()}
+        fingerprint = _read_text(h5py().Group(group), "fingerprint")
     return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
