@@ -10,7 +10,7 @@ from faemb.runtime.limits import require_memory, require_plain_file
 
 _TEXT_FACTOR = 64
 """Memory for each byte of a text: lines of a few characters become lists of texts, one for each name."""
-_SHOWN = 20
+_SHOWN = 30
 
 
 def lines_of(path: Path) -> list[str]:
