@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -51,7 +52,7 @@ def as_indices(model: onnx.ModelProto) -> None:
     model.graph.sparse_initializer.add(values=values, indices=outside(), dims=[2])
 
 
-def in_attribute(model: onnx.ModelProto, **content: object) -> None:
+def in_attribute(model: onnx.ModelProto, **content: Any) -> None:
     node = model.graph.node.add(op_type="Constant", output=["secret"])
     node.attribute.append(AttributeProto(name="value", **content or {"t": outside(), "type": AttributeProto.TENSOR}))
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from cnn_networks import cells, quarters, saved, tokens
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FaembError, InputError
 from faemb.features import DETECTORS, Extractor, HessianAffine, make_extractor
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens
 

@@ -10,7 +10,7 @@ takes from the stack, and the memory of all is counted. Protocols 2 to 5.
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from pickletools import code2op
+from pickletools import opcodes
 
 import numpy as np
 
@@ -141,7 +141,7 @@ class _Machine:
             elif step := _STEPS.get(code):
                 step(self)
             else:
-                raise _Refused(f"the operation {code2op[chr(code)].name}, which plain data does not use")
+                raise _Refused(f"the operation {_NAMES[chr(code)]}, which plain data does not use")
             if self._spent > self._allowed:
                 require_memory(self._spent, self._source)
 
@@ -337,6 +337,7 @@ _ALLOWED: dict[tuple[str, str], Callable[..., object]] = {
     ("builtins", "bytes"): lambda: b"",
 }
 
+_NAMES = {known.code: known.name for known in opcodes}
 _PROTOCOL = b"\x80"
 _STOP, _SHORT = ord("."), ord("M")
 _STEPS: dict[int, Callable[[_Machine], object]] = {
