@@ -5,16 +5,15 @@ take as long as one item may (FAEMB_ITEM_SECONDS), since a program can contain a
 """
 
 import os
-import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
 from faemb.errors import FormatError, InputError, MissingExtraError, reason
+from faemb.features.cnn.deadline import deadline
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.cnn.program import require_own_weights
 from faemb.runtime.limits import SECONDS, item_seconds
@@ -65,7 +64,7 @@ class Session:
         names = [self._output(output)]
         # Networks are often exported for a batch size of one.
         parts = np.split(batch, len(batch)) if self._input.shape[0] == 1 else [batch]
-        with _deadline(self._runtime.RunOptions()) as options:
+        with deadline(self._runtime.RunOptions()) as options:
             values = np.concatenate([self._run(names, part, options) for part in parts])
         if values.ndim not in (2, 3, 4) or len(values) != len(batch) or 0 in values.shape:
             raise FormatError(
@@ -124,22 +123,6 @@ def _bound_folding(options: Any, size: int) -> None:
     or converted, and a program of a few bytes could ask for gigabytes."""
     most = max(2 * size, _LEAST_FOLDED)
     options.add_session_config_entry("optimization.constant_folding_max_output_size_in_bytes", str(most))
-
-
-@contextmanager
-def _deadline(options: Any) -> Iterator[Any]:
-    """Options of a run that end it after the time that one item may take."""
-    seconds = item_seconds()
-    if seconds is None:
-        yield options
-        return
-    timer = threading.Timer(seconds, setattr, (options, "terminate", True))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield options
-    finally:
-        timer.cancel()
 
 
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
