@@ -1,6 +1,7 @@
 """The store of local features: few files, nothing extracted twice, and runs that are killed."""
 
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -188,3 +189,9 @@ def test_a_killed_run_continues(tmp_path: Path, extracted: list[str]) -> None:
     found = features(store, images)
     assert 0 < len(extracted) <= 60 - 4
     assert_same(found.features(59), EXTRACTOR.extract(images[59]))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_the_store_is_passed_over(tmp_path):
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    FeatureStore(tmp_path, EXTRACTOR)

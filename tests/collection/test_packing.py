@@ -1,6 +1,7 @@
 """Packed local features: how near they stay to what they were, and that no other bytes are taken for them."""
 
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -121,7 +122,7 @@ def claiming(count: int, width: int, body: bytes) -> bytes:
     ("count", "width"), [(2**32 - 1, 2**32 - 1), (2**32 - 1, 0), (1, 2**32 - 1), (2**24, 2**10), (10**6, 128), (2, 1)]
 )
 def test_more_features_than_there_are_bytes_are_refused(count, width):
-    with pytest.raises(FormatError, match=r"too many|not the stated one"):
+    with pytest.raises(FormatError, match=r"too large|not the stated one"):
         unpack(claiming(count, width, b"\0" * 29))
 
 
@@ -147,6 +148,20 @@ def test_bytes_that_swell_are_not_swollen(monkeypatch):
     with pytest.raises(FormatError, match="not the stated one"):
         unpack(bomb)
     assert sum(made) <= 157
+
+
+def test_features_that_need_too_much_memory_are_refused_before_they_are_unpacked(monkeypatch):
+    """Ten kilobytes that hold what they state, a million descriptors."""
+    content = claiming(10**6, 10, bytes(38 * 10**6))
+    assert len(content) < 50_000
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "100MB")
+    with pytest.raises(FormatError, match=r"are too large: .* needs 144 MB of memory; .* 100 MB.*FAEMB_ITEM_MEMORY"):
+        unpack(content)
+    tracemalloc.start()
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "145MB")
+    assert len(unpack(content)) == 10**6
+    assert tracemalloc.get_traced_memory()[1] < 145_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.errors import FormatError
+from faemb.errors import FaembError
 from faemb.features.local_features import Grids, LocalFeatures
 
 
@@ -78,8 +78,8 @@ def assert_same(features: LocalFeatures, expected: LocalFeatures) -> None:
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, because: str = "") -> None:
-    """A FormatError with a message of one line that names the file."""
-    with pytest.raises(FormatError) as caught:
+    """An error of this package with a message of one line that names the file."""
+    with pytest.raises(FaembError) as caught:
         read(path)
     message = str(caught.value)
     assert str(path) in message

@@ -1,6 +1,7 @@
 """Network files, JSON files and settings that are refused, each with a message that gives the cure."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,28 @@ def test_a_network_cut_short_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_network_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match=r"no network at .*model.onnx; expected an .onnx file"):
+    with pytest.raises(InputError, match=r"there is no file .*model.onnx'; expected an .onnx file"):
         Network.open(tmp_path / "model.onnx", **PLAIN)
-    with pytest.raises(FormatError, match="no network at"):
+    with pytest.raises(InputError, match=r"is a folder; expected an .onnx file"):
         Network.open(tmp_path, **PLAIN)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["model.onnx", "model.json"])
+def test_pipes_are_refused_without_waiting(tmp_path: Path, name: str) -> None:
+    saved(cells(), tmp_path)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name} is a pipe"):
+        Network.open(tmp_path / "model.onnx", **PLAIN)
+
+
+def test_a_large_json_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(cells(), tmp_path)
+    (tmp_path / "model.json").write_text("[" + "{}," * 1000)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "100KB")
+    with pytest.raises(InputError, match=r"model\.json needs 150 KB of memory"):
+        Network.open(path, **PLAIN)
 
 
 def test_weights_in_a_second_file_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

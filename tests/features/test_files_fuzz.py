@@ -1,5 +1,6 @@
 """Damaged files of every format: reading gives consistent features or one error of this package."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,27 @@ def test_a_damaged_file_is_read_or_refused(tmp_path: Path, name: str, damage: Ca
         else:
             for features in found:
                 assert_whole(features)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_needs_too_much_memory_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, write = FILES[name]
+    write(tmp_path / file, np.random.default_rng(SEED))
+    everything_in(tmp_path / file)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "60")
+    with pytest.raises(FaembError, match="of memory; one file may take 60 bytes"):
+        everything_in(tmp_path / file)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path, name: str) -> None:
+    path = tmp_path / FILES[name][0]
+    os.mkfifo(path)
+    with pytest.raises(FaembError, match="is a pipe, a socket or a device; expected a file of local features"):
+        everything_in(path)
 
 
 @pytest.mark.parametrize("name", ["npz", "plain-npz"])

@@ -13,7 +13,6 @@ from files_reference import assert_refused, assert_same, some_cells, some_featur
 
 from faemb.errors import FaembError
 from faemb.features.files import read_features, read_npz, read_npz_header, write_npz
-from faemb.features.files.reading import LARGEST_BYTES
 from faemb.features.local_features import LocalFeatures, without_geometry
 
 
@@ -241,7 +240,29 @@ def test_an_archive_that_claims_too_much_is_refused_before_it_is_read(path: Path
     directory = raw.rfind(b"PK\x01\x02")
     raw[directory + 24 : directory + 28] = struct.pack("<I", (1 << 32) - 2)
     path.write_bytes(raw)
-    assert_refused(read_npz, path, f"expected at most {LARGEST_BYTES} per image")
+    assert_refused(read_npz, path, "is not their size")
+
+
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+def test_a_small_file_of_large_arrays_is_refused_before_it_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    np.savez_compressed(path, keypoints=np.ones((9, 2)), descriptors=np.zeros((9, 1 << 20), dtype))
+    assert path.stat().st_size < 200_000
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "40MB")
+    tracemalloc.start()
+    assert_refused(read_npz, path, "of memory; one file may take 40 MB: .* FAEMB_ITEM_MEMORY=")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_no_more_memory_is_used_than_was_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(path, keypoints=np.ones((9, 2)), descriptors=np.zeros((9, 1 << 20), "u1"))
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "57MB")
+    tracemalloc.start()
+    read_npz(path)
+    assert tracemalloc.get_traced_memory()[1] < 58_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("shape", [(-1, -8), (-8,), (1 << 62, 1 << 62)])
@@ -301,5 +322,5 @@ def test_a_changed_byte_of_the_numbers_is_noticed(rng: np.random.Generator, path
 
 @pytest.mark.parametrize("read", [read_npz, read_npz_header])
 def test_missing_files_and_folders_are_refused(tmp_path: Path, read: Any) -> None:
-    assert_refused(read, tmp_path / "none.npz", "no file at")
+    assert_refused(read, tmp_path / "none.npz", "there is no file")
     assert_refused(read, tmp_path, "is a folder")

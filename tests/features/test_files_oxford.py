@@ -1,5 +1,6 @@
 """Oxford's text files."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -120,3 +121,32 @@ def test_forms_of_no_ellipse_are_refused(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("row", ["1e300 2 1 0 1 9", "1 2 1 0 1 1e300", "1 2 1e-150 0 1e-150 9"])
 def test_numbers_too_large_for_an_image_are_refused(tmp_path: Path, row: str) -> None:
     assert_refused(read_oxford, written(tmp_path, f"1\n1\n{row}\n"), "NaN or infinite")
+
+
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_numbers_across_blocks_are_read_whole(
+    rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    path = written(tmp_path, oxford_text(ellipses(rng, 5), rng.integers(0, 256, (5, 8))))
+    whole = read_oxford(path)
+    monkeypatch.setattr(oxford, "_BLOCK", block)
+    np.testing.assert_array_equal(read_oxford(path).descriptors, whole.descriptors)
+    np.testing.assert_array_equal(read_oxford(path).frames, whole.frames)
+
+
+def test_a_text_of_many_numbers_takes_the_memory_that_was_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = "1 2 1 0 1 " + "100 " * 1000
+    path = written(tmp_path, f"1000\n1000\n{row * 1000}")
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "14MB")
+    tracemalloc.start()
+    assert len(read_oxford(path)) == 1000
+    assert tracemalloc.get_traced_memory()[1] < 25_000_000
+    tracemalloc.stop()
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "13MB")
+    assert_refused(read_oxford, path, "needs 13.5 MB of memory; one file may take 13 MB")
+
+
+def test_a_word_without_an_end_is_refused(tmp_path: Path) -> None:
+    assert_refused(read_oxford, written(tmp_path, b"1 1 " + b"1" * 3_000_000), "is not a text of numbers")

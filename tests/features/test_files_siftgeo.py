@@ -127,8 +127,8 @@ def test_a_shape_too_large_for_a_number_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
-    assert_refused(read_siftgeo, tmp_path / "none.siftgeo", "no file at")
-    assert_refused(read_siftgeo, tmp_path / ("a" * 300 + ".siftgeo"), "cannot be read")
+    assert_refused(read_siftgeo, tmp_path / "none.siftgeo", "there is no file")
+    assert_refused(read_siftgeo, tmp_path / ("a" * 300 + ".siftgeo"), "cannot be opened")
     folder = tmp_path / "folder.siftgeo"
     folder.mkdir()
     assert_refused(read_siftgeo, folder, "is a folder")

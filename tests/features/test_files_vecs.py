@@ -102,4 +102,4 @@ def test_nan_is_refused(path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(path: Path) -> None:
-    assert_refused(read_features, path, "no file at")
+    assert_refused(read_features, path, "there is no file")

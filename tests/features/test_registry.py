@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from cnn_networks import cells, quarters, saved, tokens
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FaembError, InputError
 from faemb.features import DETECTORS, Extractor, HessianAffine, make_extractor
 from faemb.features.cnn import CnnMap, CnnPatches, CnnTokens
 
@@ -80,7 +80,7 @@ def test_a_network_that_is_not_needed_is_refused():
 
 
 def test_a_network_that_is_not_there_is_explained(tmp_path):
-    with pytest.raises(FormatError, match=r"no network at .*gone\.onnx"):
+    with pytest.raises(InputError, match=r"there is no file .*gone\.onnx"):
         make_extractor("map", network=tmp_path / "gone.onnx")
 
 

@@ -96,7 +96,8 @@ class FeatureStore:
         self._folder, self._extractor = folder, extractor
         self._places: dict[str, _Place] = {}
         for file in sorted(folder.glob(f"*{_SUFFIX}")):
-            self._open(file)
+            if file.is_file():  # opening a pipe would wait
+                self._open(file)
 
     def features(
         self,
@@ -156,7 +157,7 @@ class FeatureStore:
             opened: Any = safe_open(file, framework="numpy")
             entries = [_Entry(**entry) for entry in json.loads(opened.metadata()["images"])]
             read = partial(_read, opened.get_slice(_TENSOR))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError):
             return
         start = 0
         for entry in entries:

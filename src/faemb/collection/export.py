@@ -11,7 +11,8 @@ import numpy as np
 from faemb.collection.backends import faiss, write_index
 from faemb.collection.reading import View
 from faemb.errors import InputError
-from faemb.features.files.hloc import h5py, is_our_hloc, new_hloc
+from faemb.features.files.hdf5 import h5py
+from faemb.features.files.hloc import is_our_hloc, new_hloc
 from faemb.features.files.vecs import write_fvecs
 from faemb.runtime.storage import AnyPath, IsOurs, replacing, require_output
 

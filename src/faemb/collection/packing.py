@@ -12,15 +12,15 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from faemb.errors import FormatError
+from faemb.errors import FormatError, InputError
 from faemb.features.local_features import LocalFeatures
+from faemb.runtime.limits import require_memory
 
 _MARKS = struct.Struct("<4sI")
 """The format's mark, and the CRC32 of all bytes after this."""
 _HEAD = struct.Struct("<IIIIf?")
 _MARK = b"flf1"
 _EFFORT = 1
-_MOST = 1 << 32
 
 
 def pack(features: LocalFeatures) -> bytes:
@@ -50,7 +50,10 @@ def unpack(content: bytes) -> LocalFeatures:
         if mark != _MARK or zlib.crc32(memoryview(content)[_MARKS.size :]) != crc:
             raise ValueError("not packed features, or changed since")
         count, width, *size, scale, signed = _HEAD.unpack_from(content, _MARKS.size)
+        require_memory(_needed(count, width), "an image")
         body = _inflated(content[_MARKS.size + _HEAD.size :], count * (width + 28))
+    except InputError as error:
+        raise FormatError(f"stored local features are too large: {error}") from error
     except (struct.error, zlib.error, ValueError) as error:
         raise FormatError(f"stored local features are damaged ({error})") from error
     levels = np.frombuffer(body, np.int8 if signed else np.uint8, count * width).reshape(count, width)
@@ -59,10 +62,13 @@ def unpack(content: bytes) -> LocalFeatures:
     return LocalFeatures(levels * np.float32(scale), frames.copy(), scores.copy(), (size[0], size[1]))
 
 
+def _needed(count: int, width: int) -> int:
+    """Bytes of memory while `count` descriptors are unpacked: zlib's pieces, the whole of them, and the features."""
+    return 2 * count * (width + 28) + 4 * count * (width + 7)
+
+
 def _inflated(content: bytes, length: int) -> bytes:
     """Decompress to exactly `length` bytes; memory for more is never used, whatever the content is."""
-    if length > _MOST:
-        raise ValueError(f"{length} bytes are too many")
     inflater = zlib.decompressobj()
     body = inflater.decompress(content, length + 1)
     if len(body) != length or not inflater.eof or inflater.unused_data:

@@ -135,7 +135,6 @@ def test_any_damage_ends_well(file: Path, place: int, value: int, cut: int) -> N
 @pytest.mark.parametrize(
     ("data", "asked"),
     [
-        (b"\x80\x04K\x01r\xff\xff\xff\x7f.", "2,147,483,647 places for objects"),
         (b"\x80\x04K\x01Q.", "the operation BINPERSID"),
         (b"\x80\x04\x82\x01.", "the operation EXT1"),
         (b"\x80\x04cnumpy\nndarray\n)\x81.", "the operation NEWOBJ"),
@@ -181,7 +180,8 @@ def test_arrays_that_share_their_bytes_take_memory_once(file: Path) -> None:
 
 def test_attributes_that_a_pickle_sets_do_not_remain(file: Path) -> None:
     state = b"}X\x04\x00\x00\x00markK\x01s"
-    unpickled(written(file, b"\x80\x04c_codecs\nencode\n" + state + b"b."))
+    with pytest.raises(InputError, match="is damaged"):
+        unpickled(written(file, b"\x80\x04c_codecs\nencode\n" + state + b"b."))
     assert not hasattr(pickled._encoded, "mark")
 
 
@@ -192,5 +192,59 @@ def test_a_large_file_is_not_read(file: Path, monkeypatch) -> None:
 
 
 def test_a_missing_file_is_explained(file: Path) -> None:
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"there is no file '.*gone\.pkl'; expected the ground truth"):
         unpickled(file.with_name("gone.pkl"))
+
+
+def test_a_place_far_away_takes_no_memory(file: Path) -> None:
+    assert unpickled(written(file, b"\x80\x04K\x01r\xff\xff\xff\x7f.")) == 1
+
+
+def test_keys_whose_hash_takes_for_ever_are_refused(file: Path) -> None:
+    """A tuple of the same tuple twice, a hundred levels deep, as the key of a dictionary."""
+    with pytest.raises(InputError, match="is damaged"):
+        unpickled(written(file, b"\x80\x04})" + 100 * b"2\x86" + b"K\x01s."))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        b"]",
+        b"}",
+        b")",
+        b"]K\x01a",
+        b"cnumpy\ndtype\n",
+        b"(t",
+        b"(d",
+        b"G" + bytes(8),
+        b"h\0h\1\x86",
+        b"h\0",
+        b"M\xff\0",
+    ],
+    ids=repr,
+)
+def test_many_objects_are_counted_before_they_are_made(
+    file: Path, monkeypatch: pytest.MonkeyPatch, item: bytes
+) -> None:
+    head = b"\x80\x04)\x94K\x01\x940("
+    content = head + 2000 * item + b"l."
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "800KB")
+    tracemalloc.start()
+    with suppress(InputError):
+        unpickled(written(file, content))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 800_000
+
+
+def test_a_file_of_too_many_objects_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "1MB")
+    with pytest.raises(InputError, match=r"gnd\.pkl needs 1\.?\d* MB of memory; one file may take 1 MB"):
+        unpickled(written(file, pickle.dumps([[] for _ in range(10_000)])))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gnd.pkl")
+    with pytest.raises(InputError, match="is a pipe"):
+        unpickled(tmp_path / "gnd.pkl")

@@ -90,6 +90,7 @@ def entry(**changes: Any) -> dict[str, Any]:
         (entry(hard=np.array([5])), "numbers beyond its 5 images in entry 0"),
         (entry(hard=[-1]), "numbers beyond its 5 images in entry 0"),
         (entry(junk=[0.5]), "numbers beyond its 5 images in entry 0"),
+        (entry(bbx=[0, 0, 10**400, 1]), "holds the box '0 0 a number beyond 1e300 1'; expected x1, y1"),
         (entry(bbx=[1, 2, 3]), "entry 0 of .* holds the box '1 2 3'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -97,3 +98,14 @@ def entry(**changes: Any) -> dict[str, Any]:
 def test_labels_that_cannot_be_read_are_explained(tmp_path: Path, labels: Any, fault: str) -> None:
     with pytest.raises(InputError, match=fault):
         open_dataset(write_revisited(tmp_path, labels))
+
+
+def test_lists_that_a_file_names_many_times_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One array of a few kilobytes that is the list of every query."""
+    shared = np.zeros(3000, np.uint8)
+    labels = {**LABELS, "qimlist": ["q1"] * 9, "gnd": [{**LABELS["gnd"][0], "easy": shared} for _ in range(9)]}
+    write_revisited(tmp_path, labels)
+    assert (tmp_path / "gnd_roxford5k.pkl").stat().st_size < 10_000
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "2MB")
+    with pytest.raises(InputError, match=r"gnd_roxford5k\.pkl needs 3\.25 MB of memory; one file may take 2 MB"):
+        open_dataset(tmp_path)

@@ -1,10 +1,12 @@
 """Any folder with a gt.tsv."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from faemb.benchmark.datasets import STANDARD, open_dataset
+from faemb.benchmark.datasets.reading import lines_of
 from faemb.errors import InputError
 from faemb.features.region import Box
 from small_datasets import asked, write_images, write_table
@@ -84,3 +86,26 @@ def test_a_table_that_cannot_be_read_is_explained(folder: Path, lines: list[str]
 def test_no_table_is_explained(folder: Path) -> None:
     with pytest.raises(InputError, match=r"there is no gt\.tsv in .* or below; put it there"):
         open_dataset(folder, "table")
+
+
+def test_a_table_that_needs_too_much_memory_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table(folder, HEADER, *["a\t\t"] * 5000)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "1MB")
+    with pytest.raises(InputError, match=r"gt\.tsv needs 1\.28 MB of memory; one file may take 1 MB"):
+        open_dataset(folder)
+
+
+def test_long_lists_take_time_in_proportion(folder: Path) -> None:
+    """A list of 50,000 names beside another: a comparison of each with each would take hours."""
+    names = [",".join(f"{letter}{number}" for number in range(50_000)) for letter in "xy"]
+    with pytest.raises(InputError, match="names 100000 images that are not in"):
+        open_dataset(write_table(folder, HEADER, "\t".join(["a.jpg", *names])))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_refused_without_waiting(folder: Path) -> None:
+    os.mkfifo(folder / "gt.tsv")
+    with pytest.raises(InputError, match=r"gt\.tsv"):
+        open_dataset(folder, "table")
+    with pytest.raises(InputError, match="is a pipe"):
+        lines_of(folder / "gt.tsv")

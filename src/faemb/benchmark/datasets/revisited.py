@@ -18,9 +18,10 @@ from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import GroundTruth, Kind
 from faemb.benchmark.datasets.names import Names
-from faemb.benchmark.datasets.pickled import numbers, unpickled
+from faemb.benchmark.datasets.pickled import Array, numbers, unpickled
 from faemb.benchmark.datasets.reading import box_of
 from faemb.errors import InputError
+from faemb.runtime.limits import require_memory
 
 PROTOCOLS = {
     "easy": (("easy",), ("junk", "hard")),
@@ -28,6 +29,8 @@ PROTOCOLS = {
     "hard": (("hard",), ("junk", "easy")),
 }
 """Lists of relevant images, and lists of images that are removed."""
+_LISTED_BYTES = 120
+"""Memory for a number of a list in the three protocols, and while it is checked."""
 
 
 def read_revisited(file: str, contents: Contents) -> GroundTruth:
@@ -54,6 +57,13 @@ class _Labels:
         self._judged = data["gnd"]
         if not isinstance(self._judged, list) or len(self._judged) != len(self.queries):
             raise self._fault("a gnd that does not have one entry for each query")
+        self._require_affordable()
+
+    def _require_affordable(self) -> None:
+        """A small file can name one long list many times; each becomes a list of its own, for each protocol."""
+        entries = [entry for entry in self._judged if isinstance(entry, dict)]
+        lists = [entry.get(key) for entry in entries for key in ("easy", "hard", "junk", "bbx")]
+        require_memory(sum(_LISTED_BYTES * len(each) for each in lists if isinstance(each, list | Array)), self.source)
 
     def query(self, place: int, image: Path, relevant: tuple[str, ...], junk: tuple[str, ...]) -> Query:
         box = box_of(self._list(place, "bbx"), f"entry {place} of {self.source}")

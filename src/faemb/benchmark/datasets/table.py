@@ -44,10 +44,12 @@ def _query(row: _Row, names: Names, contents: Contents) -> Query:
 
 
 def _rows(source: Path) -> list[_Row]:
-    header, *lines = [line.split("\t") for line in lines_of(source)] or [[]]
+    first, *lines = lines_of(source) or [""]
+    header = first.split("\t")
     if not set(COLUMNS) <= set(header):
         raise InputError(f"{source} begins with {shown(header)!r}; expected {', '.join(COLUMNS)}, with tabs between")
-    rows = [_row(header, cells, f"line {number} of {source}") for number, cells in enumerate(lines, 2) if any(cells)]
+    filled = ((number, line) for number, line in enumerate(lines, 2) if line.strip("\t"))
+    rows = [_row(header, line.split("\t"), f"line {number} of {source}") for number, line in filled]
     if not rows:
         raise InputError(f"{source} names no query; expected one in each line below the first")
     return rows
@@ -60,7 +62,8 @@ def _row(header: list[str], cells: list[str], source: str) -> _Row:
     query, relevant, junk = row["query"].strip(), _listed(row["relevant"]), _listed(row["junk"])
     if not query:
         raise InputError(f"{source} has no query; expected the name of an image")
-    both = [name for name in relevant if name in junk]
+    removed = set(junk)
+    both = [name for name in relevant if name in removed]
     if both:
         raise InputError(f"{source} names {shown(both)} as relevant and as junk; remove each from one list")
     box = row.get(BOX, "").strip()

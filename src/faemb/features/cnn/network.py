@@ -22,11 +22,14 @@ from faemb.features.cnn.preprocessing import (
     resized,
 )
 from faemb.features.cnn.session import Session
+from faemb.runtime.limits import require_plain_file
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
 # With smaller inputs onnxruntime may end the process instead of raising an error; see Session.
 _CAREFUL_BELOW = 128
+_LARGEST = 1 << 31
+"""Bytes of a program; protobuf allows no more."""
 
 
 class Network(Component):
@@ -148,8 +151,8 @@ class Network(Component):
 
 
 def _read(path: Path) -> np.ndarray:
-    if not path.is_file():
-        raise FormatError(f"no network at {path}; expected an .onnx file")
+    if require_plain_file(path, "an .onnx file").st_size > _LARGEST:
+        raise FormatError(f"{path} is larger than 2 GB, which no ONNX program is; export it again as one .onnx file")
     try:
         return np.frombuffer(path.read_bytes(), np.uint8)
     except OSError as error:

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from faemb.errors import FormatError, InputError
+from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.settings import require_choice, require_kind, require_number, require_whole
 
 PerChannel = float | Sequence[float]
@@ -33,11 +34,16 @@ EXAMPLE = json.dumps(
 )
 
 
+_JSON_FACTOR = 50
+"""Memory for each byte of a JSON file: empty objects take two bytes there and a hundred in Python."""
+
+
 def read_description(network: Path) -> dict[str, Any]:
     """The settings in the JSON file beside the network; empty if there is no such file."""
     path = network.with_suffix(".json")
     if not path.exists():
         return {}
+    require_memory(_JSON_FACTOR * require_plain_file(path, "the JSON file beside a network").st_size, path)
     try:
         settings = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:

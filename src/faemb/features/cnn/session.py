@@ -1,11 +1,10 @@
 """Running a network's program with onnxruntime: checks of its input and output, choice of the device, errors.
 
-A program must take one image (batch, 3, height, width) and contain its weights: onnxruntime would look for weights in
-a second file in the current folder, and no fingerprint would cover them.
+A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. One run may
+take as long as one item may (FAEMB_ITEM_SECONDS), since a program can contain a loop without an end.
 """
 
 import os
-import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +13,10 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from faemb.errors import FormatError, InputError, MissingExtraError, reason
+from faemb.features.cnn.deadline import deadline
 from faemb.features.cnn.preprocessing import Size
+from faemb.features.cnn.program import require_own_weights
+from faemb.runtime.limits import SECONDS, item_seconds
 
 _CPU = "CPUExecutionProvider"
 # TensorRT (takes minutes to start for each input size) and CoreML (half precision) are used only if requested.
@@ -22,8 +24,7 @@ _PREFERRED = ("CUDAExecutionProvider", "DmlExecutionProvider", _CPU)
 # No exhaustive search for each of the many image sizes; full precision in products, as on the CPU.
 _OPTIONS = {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}}
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-# An entry of TensorProto.external_data (field 13) with the key "location".
-_EXTERNAL = re.compile(rb"\x6a[\x00-\xff]{1,3}?\x0a\x08location\x12")
+_LEAST_FOLDED = 1 << 20
 
 
 class Session:
@@ -45,12 +46,12 @@ class Session:
     ) -> None:
         self.program = program
         code = program.tobytes()
-        if _EXTERNAL.search(code):
-            raise FormatError("the network keeps its weights in a second file; export it again as one .onnx file")
-        runtime = _runtime()
-        options = _options(runtime, threads, careful)
-        self._session = _start(runtime, code, options, _places(runtime, providers))
-        self._input = _image_input(self._session.get_inputs())
+        require_own_weights(code)
+        self._runtime = _runtime()
+        options = _options(self._runtime, threads, careful)
+        _bound_folding(options, len(code))
+        self._session = _start(self._runtime, code, options, _places(self._runtime, providers))
+        self._input, self._outputs = _described(self._session)
 
     @property
     def input_size(self) -> Size | None:
@@ -63,7 +64,8 @@ class Session:
         names = [self._output(output)]
         # Networks are often exported for a batch size of one.
         parts = np.split(batch, len(batch)) if self._input.shape[0] == 1 else [batch]
-        values = np.concatenate([self._run(names, part) for part in parts])
+        with deadline(self._runtime.RunOptions()) as options:
+            values = np.concatenate([self._run(names, part, options) for part in parts])
         if values.ndim not in (2, 3, 4) or len(values) != len(batch) or 0 in values.shape:
             raise FormatError(
                 f"the network's output {names[0]!r} has shape {values.shape} for a batch of {len(batch)}; "
@@ -73,22 +75,26 @@ class Session:
             raise FormatError(f"the network's output {names[0]!r} holds NaN or infinite values; check mean and std")
         return values
 
-    def _run(self, names: list[str], batch: np.ndarray) -> np.ndarray:
+    def _run(self, names: list[str], batch: np.ndarray, options: Any) -> np.ndarray:
         feed = {self._input.name: batch.astype(_TYPES[self._input.type], copy=False)}
         try:
-            return np.atleast_1d(self._session.run(names, feed)[0]).astype(np.float32, copy=False)
+            return np.atleast_1d(self._session.run(names, feed, options)[0]).astype(np.float32, copy=False)
         except Exception as error:  # onnxruntime's errors have no common base class
             height, width = batch.shape[2:]
+            if options.terminate:
+                raise FormatError(
+                    f"the network did not end within {item_seconds():g} seconds on {width} x {height} pixels; "
+                    f"use smaller images or another network, or allow more with the environment variable {SECONDS}"
+                ) from None
             raise FormatError(
                 f"the network fails on an input of {width} x {height} pixels ({reason(error)}); "
                 "use larger images, or change its settings size or multiple"
             ) from error
 
     def _output(self, wanted: str | None) -> str:
-        names = [output.name for output in self._session.get_outputs()]
-        if wanted is not None and wanted not in names:
-            raise InputError(f"output is {wanted!r}; the network has {', '.join(names)}")
-        return wanted or names[0]
+        if wanted is not None and wanted not in self._outputs:
+            raise InputError(f"output is {wanted!r}; the network has {', '.join(self._outputs)}")
+        return wanted or self._outputs[0]
 
 
 def _runtime() -> Any:
@@ -105,9 +111,18 @@ def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
     options.intra_op_num_threads = threads or (int(given) if given.isdigit() else 0)  # 0: all cores
     options.log_severity_level = 4  # errors are raised, not printed as well
     options.enable_mem_pattern = False  # only useful for inputs of one size, and DirectML does not support it
+    # Without it, bytes that are also a file of onnxruntime's own format would be read as that, and were not checked.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     if careful:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     return options
+
+
+def _bound_folding(options: Any, size: int) -> None:
+    """Bound the values that onnxruntime computes when it starts: those of real networks are their weights, transposed
+    or converted, and a program of a few bytes could ask for gigabytes."""
+    most = max(2 * size, _LEAST_FOLDED)
+    options.add_session_config_entry("optimization.constant_folding_max_output_size_in_bytes", str(most))
 
 
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
@@ -134,6 +149,18 @@ def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
     if session.get_providers()[0] != places[0]:
         warnings.warn(f"{places[0]} cannot be started; the network runs on the CPU", RuntimeWarning, stacklevel=2)
     return session
+
+
+def _described(session: Any) -> tuple[Any, list[str]]:
+    """The input that takes the image, and the names of the outputs."""
+    try:
+        outputs = [output.name for output in session.get_outputs()]
+        _ = [each.name for each in session.get_inputs()]  # decoded here, and not when an image is described
+        return _image_input(session.get_inputs()), outputs
+    except UnicodeDecodeError:
+        raise FormatError(
+            "the network has a name of an input, an output or an axis that is not text in UTF-8; export it again"
+        ) from None
 
 
 def _image_input(inputs: Sequence[Any]) -> Any:

@@ -1,6 +1,7 @@
 """Conversion between files of local features: of one image, of many images, or a folder of files."""
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from faemb.errors import InputError
@@ -42,9 +43,10 @@ def named_features(source: Path) -> Iterator[Named]:
 
 
 def _write_one(items: Iterator[Named], target: Path, source: AnyPath) -> int:
-    images = [features for _, features in items]
+    images = [features for _, features in islice(items, 2)]
     if len(images) != 1:
-        raise InputError(f"{source} holds {len(images)} images, an .npz holds one; give a folder or an .h5 file")
+        found = "several" if images else "no"
+        raise InputError(f"{source} holds {found} images, an .npz holds one; give a folder or an .h5 file")
     write_npz(target, images[0])
     return 1
 

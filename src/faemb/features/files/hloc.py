@@ -19,23 +19,23 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from faemb.errors import FormatError, InputError, MissingExtraError
+from faemb.errors import FormatError, InputError
+from faemb.features.files.hdf5 import entries, h5py, needed, opened, read_values
 from faemb.features.files.reading import (
     CURE,
     damage_explained,
     float32,
     numbers,
-    require_affordable,
     require_finite,
-    require_numeric,
     require_shape,
 )
 from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
 from faemb.features.local_features import LocalFeatures, discs, frames_from, points
+from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import AnyPath, replacing
 
-KEYPOINTS = "/keypoints"
-DATASETS = ("keypoints", "descriptors", "scales", "oris", *STORED)
+KEYPOINTS = "keypoints"
+DATASETS = (KEYPOINTS, "descriptors", "scales", "oris", *STORED)
 LONGEST_TEXT = 1024
 MADE_BY = "made_by"
 
@@ -43,10 +43,9 @@ MADE_BY = "made_by"
 def hloc_names(path: AnyPath) -> list[str]:
     """The names of the images in the file, sorted."""
     with _opened(path) as file, damage_explained(path):
-        places: list[str] = []
-        file.visit(places.append)
-        names = [place.removesuffix(KEYPOINTS) for place in places if place.endswith(KEYPOINTS)]
-    if places and not names:
+        found = list(entries(file, path))
+        names = [place for place, name in found if place and name == KEYPOINTS]
+    if found and not names:
         raise FormatError(f"{path} holds no local features; expected groups of keypoints and descriptors, as of hloc")
     return sorted(names)
 
@@ -98,13 +97,15 @@ def _each(path: AnyPath, names: list[str]) -> Iterator[tuple[str, LocalFeatures]
 def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     source = f"{path}, image {name!r}"
     with damage_explained(path, source):
-        if name + KEYPOINTS not in file:
+        group = opened(file.id, name, path)
+        datasets = {key: found for key in DATASETS if (found := opened(group, key, source)) is not None}
+        if KEYPOINTS not in datasets:
             raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
-        group = file[name]
-        if "descriptors" not in group:
+        if "descriptors" not in datasets:
             raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
-        arrays = {key: _read_dataset(group[key], key, source) for key in DATASETS if key in group}
-        fingerprint = _read_text(group, "fingerprint")
+        require_memory(sum(needed(dataset, key, source) for key, dataset in datasets.items()), source)
+        arrays = {key: read_values(dataset) for key, dataset in datasets.items()}
+        fingerprint = _read_text(h5py().Group(group), "fingerprint")
     return features_from(arrays, arrays["descriptors"].T, _frames(arrays, source), fingerprint, source)
 
 
@@ -129,12 +130,6 @@ def _shapes(arrays: Arrays, count: int, source: str) -> Float[np.ndarray, "N 2 2
     for values, name in ((scales, "scales"), (degrees, "oris")):
         require_shape(values, (count,), name, source)
     return discs(scales, np.deg2rad(degrees))
-
-
-def _read_dataset(dataset: Any, name: str, source: str) -> np.ndarray:
-    require_numeric(dataset.dtype, name, source)
-    require_affordable(dataset.size * dataset.dtype.itemsize, name, source)
-    return np.asarray(dataset[()])
 
 
 def _read_text(group: Any, name: str) -> str:
@@ -168,11 +163,3 @@ def _opened(path: AnyPath) -> Iterator[Any]:
         file = library.File(target, "r")
     with file:
         yield file
-
-
-def h5py() -> Any:
-    try:
-        import h5py as library
-    except ImportError as error:
-        raise MissingExtraError("hloc HDF5 files", "hloc") from error
-    return library

@@ -6,27 +6,30 @@ the image file.
 Files of other tools hold descriptors, desc or des, as rows or as columns, beside keypoints, kpts or xy (N, 2), and
 perhaps scores; their keypoints have no extent and become discs with a radius of one pixel.
 
-Nothing is unpickled, and an array whose declared size is implausible is not read.
+Nothing is unpickled, and arrays that need more memory than one item may take are not read.
 """
 
 import math
 import zipfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, damage_explained, numbers, require_affordable, require_shape
+from faemb.features.files.reading import CURE, VALUE_BYTES, damage_explained, numbers, require_shape
 from faemb.features.files.stored import STORED, Arrays, features_from, stored_arrays, stored_frames
 from faemb.features.local_features import LocalFeatures, frames_from, points
+from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import AnyPath, replacing
 
 DESCRIPTORS = ("descriptors", "desc", "des")
 KEYPOINTS = ("keypoints", "kpts", "xy")
 TEXTS = ("fingerprint", "image_hash")
+_PIECE = 1 << 18
 
 
 class NpzHeader(NamedTuple):
@@ -113,29 +116,58 @@ def _text(arrays: Arrays, name: str, source: str) -> str:
         return array.tobytes().decode("utf-32-le" if array.dtype.str[0] == "<" else "utf-32-be").rstrip("\0")
 
 
+class _Member(NamedTuple):
+    """An array whose header has been read."""
+
+    name: str
+    file: Any
+    """Opened at the first of its values."""
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    order: Literal["C", "F"]
+
+    @property
+    def values(self) -> int:
+        return math.prod(self.shape)
+
+
 def _members(path: AnyPath, wanted: Iterable[str]) -> Arrays:
     """The arrays of these names that the file holds; others are not read."""
-    with damage_explained(path) as target, zipfile.ZipFile(target) as archive:
+    source = str(path)
+    with damage_explained(path) as target, zipfile.ZipFile(target) as archive, ExitStack() as opened:
         held = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         found = {name: held[name] for name in wanted if name in held}
-        require_affordable(sum(info.file_size for info in found.values()), "arrays", str(path))
-        return {name: _read_member(archive, info, name, str(path)) for name, info in found.items()}
+        files = {name: opened.enter_context(archive.open(info)) for name, info in found.items()}
+        members = [_member(name, files[name], info, source) for name, info in found.items()]
+        require_memory(sum(each.values * (each.dtype.itemsize + VALUE_BYTES) for each in members), source)
+        return {member.name: _read_member(member) for member in members}
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, source: str) -> np.ndarray:
-    with archive.open(info) as file:
-        shape, by_columns, dtype = _read_array_header(file)
-        if dtype.hasobject:
-            raise FormatError(
-                f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
-            )
-        size = math.prod(shape) * dtype.itemsize
-        # The declared size must be the stored size, so that memory is never allocated for a false declaration.
-        if min(shape, default=0) < 0 or size != info.file_size - file.tell():
-            raise FormatError(f"{source} is damaged: its {name} declare {size} bytes, which is not their size; {CURE}")
-        content = file.read(size)
-        file.read(1)  # zipfile compares the checksum at the end
-    return np.ndarray(shape, dtype, content, order="F" if by_columns else "C")
+def _member(name: str, file: Any, info: zipfile.ZipInfo, source: str) -> _Member:
+    shape, by_columns, dtype = _read_array_header(file)
+    if dtype.hasobject:
+        raise FormatError(
+            f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
+        )
+    size = math.prod(shape) * dtype.itemsize
+    # The declared size must be the stored size, so that memory is never allocated for a false declaration.
+    if min(shape, default=0) < 0 or size != info.file_size - file.tell():
+        raise FormatError(f"{source} is damaged: its {name} declare {size} bytes, which is not their size; {CURE}")
+    return _Member(name, file, shape, dtype, "F" if by_columns else "C")
+
+
+def _read_member(member: _Member) -> np.ndarray:
+    """Read in pieces, since zipfile copies all that it has read so far for every few kilobytes."""
+    content = np.empty(member.values * member.dtype.itemsize, np.uint8)
+    place = 0
+    while place < len(content):
+        piece = member.file.read(min(_PIECE, len(content) - place))
+        if not piece:
+            raise EOFError(f"{member.name} ends early")
+        content[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
+        place += len(piece)
+    member.file.read(1)  # zipfile compares the checksum at the end
+    return np.ndarray(member.shape, member.dtype, content, order=member.order)
 
 
 def _read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

@@ -15,24 +15,38 @@ The files have no scores, so all are 0, and no image size. (0, 0) is the centre 
         CVPR 2009.
 """
 
+from collections.abc import Iterator
+from itertools import chain
+from typing import BinaryIO
+
 import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, MOST_COLUMNS, UNKNOWN_SIZE, file_bytes, require_finite
+from faemb.features.files.reading import (
+    CURE,
+    FEATURE_BYTES,
+    MOST_COLUMNS,
+    UNKNOWN_SIZE,
+    VALUE_BYTES,
+    damage_explained,
+    require_finite,
+)
 from faemb.features.local_features import LocalFeatures, frames_from
+from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import AnyPath
 
 GEOMETRY = 5
+_BLOCK = 1 << 18
+_LONGEST = 1000
+"""Characters of a number."""
 
 
 def read_oxford(path: AnyPath) -> LocalFeatures:
     """The features in the file's order."""
     source = str(path)
-    values = _parsed(file_bytes(path), source)
-    dimension, count = _header(values, source)
-    _require_all_rows(len(values) - 2, dimension, count, source)
-    rows = values[2:].reshape(count, GEOMETRY + dimension)
+    with damage_explained(path) as target, target.open("rb") as file:
+        rows = _rows(_parsed(file, source), target.stat().st_size, source)
     require_finite(rows, "rows", source)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         _require_ellipses(rows[:, 2:5], source)
@@ -40,15 +54,44 @@ def read_oxford(path: AnyPath) -> LocalFeatures:
         descriptors = rows[:, GEOMETRY:].astype(np.float32)
     require_finite(frames, "geometry", source)
     require_finite(descriptors, "descriptors", source)
-    return LocalFeatures(descriptors, frames, np.zeros(count, np.float32), UNKNOWN_SIZE)
+    return LocalFeatures(descriptors, frames, np.zeros(len(rows), np.float32), UNKNOWN_SIZE)
 
 
-def _parsed(text: bytes, source: str) -> Float[np.ndarray, " T"]:
-    tokens = text.split()
+def _rows(parts: Iterator[Float[np.ndarray, " T"]], size: int, source: str) -> Float[np.ndarray, "N columns"]:
+    """The rows in a text of `size` bytes; memory is allocated for no more numbers than that many bytes can hold."""
+    first = np.zeros(0)
+    while len(first) < 2 and (part := next(parts, None)) is not None:
+        first = np.concatenate([first, part])
+    dimension, count = _header(first, source)
+    wanted = count * (GEOMETRY + dimension)
+    held = min(wanted, size // 2 + 1)  # a number takes two bytes, with the space after it
+    require_memory(held * (8 + VALUE_BYTES) + min(count, held) * FEATURE_BYTES, source)
+    values, given = np.empty(held), 0
+    for part in chain([first[2:]], parts):
+        values[given : given + len(part)] = part[: max(0, held - given)]
+        given += len(part)
+    _require_all_rows(given, dimension, count, source)
+    return values.reshape(count, GEOMETRY + dimension)
+
+
+def _parsed(file: BinaryIO, source: str) -> Iterator[Float[np.ndarray, " T"]]:
+    """The numbers of a text, some at a time."""
+    rest = b""
+    while block := file.read(_BLOCK):
+        # The last word may go on in the next block.
+        *whole, rest = (rest + block).rsplit(None, 1) if not block[-1:].isspace() else (rest + block, b"")
+        if len(rest) > _LONGEST:
+            raise FormatError(f"{source} is not a text of numbers ({rest[:40]!r}...); {CURE}")
+        if whole:
+            yield _converted(whole[0].split(), source)
+    yield _converted(rest.split(), source)
+
+
+def _converted(words: list[bytes], source: str) -> Float[np.ndarray, " T"]:
     try:
-        # SIFT has few distinct values: each token is converted once, which halves the time.
-        value_of = {token: float(token) for token in set(tokens)}
-        return np.fromiter(map(value_of.__getitem__, tokens), np.float64, len(tokens))
+        # SIFT has few distinct values: each word is converted once, which halves the time.
+        value_of = {word: float(word) for word in set(words)}
+        return np.fromiter(map(value_of.__getitem__, words), np.float64, len(words))
     except ValueError as error:
         raise FormatError(f"{source} is not a text of numbers ({str(error)[:100]}); {CURE}") from error
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.errors import FaembError, FormatError, reason
+from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.runtime.storage import AnyPath
 
 UNKNOWN_SIZE = (0, 0)
@@ -18,18 +19,21 @@ UNKNOWN_SIZE = (0, 0)
 
 MOST_COLUMNS = 65_536
 """Largest dimension of a descriptor."""
-LARGEST_BYTES = 4 << 30
-"""Largest size of the arrays of one image. A damaged file may declare any size: no memory is allocated for more."""
+VALUE_BYTES = 5
+"""Memory for each value that is read, beside its stored form: as float32, and a byte while it is checked."""
+FEATURE_BYTES = 400
+"""Memory for the geometry of one feature while its frame is computed, in double precision."""
 
 CURE = "restore it or extract again"
 
 
 @contextmanager
 def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
-    """Turn all errors of libraries on a damaged file into a FormatError; gives the path of an existing file."""
+    """Turn all errors of libraries on a damaged file into a FormatError; gives the path of a plain file."""
     source = source or str(path)
+    require_plain_file(path, "a file of local features")
     try:
-        yield _existing(Path(path))
+        yield Path(path)
     except (FaembError, MemoryError):
         raise
     except OSError as error:
@@ -39,7 +43,9 @@ def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
 
 
 def file_bytes(path: AnyPath) -> bytes:
+    """The content of a file; the memory of one item must suffice for it."""
     with damage_explained(path) as target:
+        require_memory(target.stat().st_size, path)
         return target.read_bytes()
 
 
@@ -73,19 +79,3 @@ def require_shape(array: np.ndarray, expected: tuple[int | None, ...], name: str
     if not fits:
         wanted = ", ".join("any" if n is None else str(n) for n in expected)
         raise FormatError(f"{source} holds {name} of shape {array.shape}; expected ({wanted}): {CURE}")
-
-
-def require_affordable(size: int, name: str, source: str) -> None:
-    if not 0 <= size <= LARGEST_BYTES:
-        raise FormatError(
-            f"{source} declares {size} bytes of {name}; expected at most {LARGEST_BYTES} per image: it is damaged, "
-            "or must be split by image"
-        )
-
-
-def _existing(path: Path) -> Path:
-    if path.is_dir():
-        raise FormatError(f"{path} is a folder; expected a file of local features: give the files in it one by one")
-    if not path.is_file():
-        raise FormatError(f"no file at {path}; expected local features: check the name")
-    return path

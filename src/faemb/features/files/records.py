@@ -8,7 +8,8 @@ import struct
 import numpy as np
 
 from faemb.errors import FormatError
-from faemb.features.files.reading import CURE, MOST_COLUMNS, file_bytes
+from faemb.features.files.reading import CURE, FEATURE_BYTES, MOST_COLUMNS, VALUE_BYTES, file_bytes
+from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import AnyPath
 
 
@@ -19,7 +20,10 @@ def record_layout(before: int, dimension: int, component: str) -> np.dtype:
 def read_records(path: AnyPath, before: int, component: str, empty_dimension: int) -> np.ndarray:
     """All records, which have one dimension; that of an empty file, which has none, is `empty_dimension`."""
     raw = file_bytes(path)
-    layout = record_layout(before, _first_dimension(raw, 4 * before, path) if raw else empty_dimension, component)
+    dimension = _first_dimension(raw, 4 * before, path) if raw else empty_dimension
+    layout = record_layout(before, dimension, component)
+    count = len(raw) // layout.itemsize
+    require_memory(len(raw) + count * (dimension * VALUE_BYTES + FEATURE_BYTES), path)
     if len(raw) % layout.itemsize:
         raise FormatError(
             f"{path} is truncated or damaged: its {len(raw)} bytes are not a whole number of records of "

@@ -1,0 +1,70 @@
+"""Checks of an ONNX program before onnxruntime reads it: every tensor must contain its data.
+
+A tensor can name a file instead, from which onnxruntime would take its values: any file that this process can read
+would become features, and no fingerprint would cover it. Tensors are found wherever ONNX allows them: initialisers,
+sparse ones, attributes of nodes, and these in nested graphs, functions and training graphs. Fields that ONNX does not
+define are passed over, as onnxruntime does.
+"""
+
+from collections.abc import Mapping
+
+from faemb.errors import FormatError
+from faemb.features.cnn.protobuf import BYTES, VARINT, Field, fields
+
+MOST_FIELDS = 5_000_000
+"""Largest number of fields, which bounds the time; a large network has a hundred thousand."""
+DEEPEST = 100
+"""Largest number of messages inside each other, as in protobuf itself."""
+
+_TENSOR = "TensorProto"
+_PARTS: Mapping[str, Mapping[int, str]] = {
+    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
+    "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
+    "GraphProto": {1: "NodeProto", 5: _TENSOR, 15: "SparseTensorProto"},
+    "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
+    "NodeProto": {5: "AttributeProto"},
+    "AttributeProto": {
+        **dict.fromkeys((5, 10), _TENSOR),
+        **dict.fromkeys((6, 11), "GraphProto"),
+        **dict.fromkeys((22, 23), "SparseTensorProto"),
+    },
+    "SparseTensorProto": {1: _TENSOR, 2: _TENSOR},
+}
+"""Messages that can contain tensors, by the numbers of their fields in onnx.proto."""
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+
+
+def require_own_weights(program: bytes) -> None:
+    """Raise a FormatError unless this is a message whose tensors all contain their data; the bytes are not copied."""
+    try:
+        _walk(program)
+    except ValueError as error:
+        raise FormatError(f"the network is not an ONNX program, or is damaged ({error}); export it again") from None
+
+
+def _walk(program: bytes) -> None:
+    """Depth first, with one iterator for each message that is open: memory does not grow with the number of fields."""
+    opened = [("ModelProto", fields(memoryview(program)))]
+    count = 0
+    while opened:
+        kind, rest = opened[-1]
+        field = next(rest, None)
+        if field is None:
+            opened.pop()
+            continue
+        count += 1
+        if count > MOST_FIELDS:
+            raise ValueError(f"more than {MOST_FIELDS:,} fields")
+        if kind == _TENSOR:
+            _require_data_inside(field)
+        elif part := _PARTS[kind].get(field.number):
+            if field.kind != BYTES or len(opened) == DEEPEST:
+                raise ValueError(f"a {part} that is no message, or inside more than {DEEPEST} others")
+            opened.append((part, fields(field.content)))
+
+
+def _require_data_inside(field: Field) -> None:
+    """Of a tensor; a location other than 0 is outside, and so is one that is not a number."""
+    elsewhere = field.number == _DATA_LOCATION and (field.value or field.kind != VARINT)
+    if elsewhere or field.number == _EXTERNAL_DATA:
+        raise FormatError("the network keeps its weights in a second file; export it again as one .onnx file")
