@@ -120,6 +120,18 @@ def require_plain_file(path: AnyPath, what: str) -> os.stat_result:
     return status
 
 
+def require_input_file(path: AnyPath, what: str) -> int:
+    """Bytes of a plain file; an error if they are more than the memory of one item, whether or not it is read whole."""
+    size = require_plain_file(path, what).st_size
+    allowed = item_memory()
+    if size > allowed:
+        raise LimitError(
+            f"{os.fspath(path)} is a file of {in_words(size)}; expected {what} of at most {in_words(allowed)}: give a "
+            f"smaller one, or allow more with the environment variable {MEMORY}={math.ceil(size / 10**9)}GB"
+        )
+    return size
+
+
 def in_words(size: int) -> str:
     """A number of bytes, such as 2.4 GB."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
