@@ -28,8 +28,8 @@ GREY_MODES = ("1", "L", "LA", "La")
 BAND = 256
 """Rows that are copied from Pillow to NumPy at a time."""
 
-OVERHEAD = 4_000_000
-"""Small buffers of decoders."""
+OVERHEAD = 6_000_000
+"""Small buffers, and memory that was freed and not given back to the system yet."""
 
 Size = tuple[int, int]
 
