@@ -237,6 +237,21 @@ def test_headers_of_endless_pieces_are_not_read_to_their_end(parts, tmp_path):
     assert_refused(written(tmp_path, *parts), "has more than 20,000 pieces of data before its pixels; save it again")
 
 
+@pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
+def test_headers_that_keep_the_processor_busy_are_not_read_to_their_end(file_format, tmp_path, monkeypatch):
+    """Chunks that unpack to a megabyte each, EXIF segments that are joined one by one."""
+    busy = {
+        "PNG": (33, chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1_000_000))) * 300),
+        "JPEG": (2, (b"\xff\xe1\xff\xffExif\0\0" + bytes(65_527)) * 300),
+    }
+    place, pieces = busy[file_format]
+    whole = encoded("RGB", file_format)
+    monkeypatch.setattr(stream, "HEADER_SECONDS", 0.05)
+    assert read_image(written(tmp_path, whole)).size == (60, 40)
+    path = written(tmp_path, whole[:place], pieces, whole[place:])
+    assert_refused(path, "takes longer than 0.05 s to read up to its pixels; save it again")
+
+
 def test_long_headers_are_refused_and_ordinary_ones_read(tmp_path, monkeypatch):
     whole = encoded("RGB", "JPEG")
     segment = b"\xff\xe5" + struct.pack(">H", 60_002) + bytes(60_000)

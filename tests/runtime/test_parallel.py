@@ -194,9 +194,10 @@ def test_the_deadline_is_of_one_item_and_not_of_all(monkeypatch):
     assert [result for _, result in outcomes] == [None] * 6
 
 
-def test_a_deadline_that_makes_no_sense_is_explained(monkeypatch):
-    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "soon")
-    with pytest.raises(InputError, match="FAEMB_ITEM_SECONDS is 'soon'; expected a number of seconds"):
+@pytest.mark.parametrize("name", ["FAEMB_ITEM_SECONDS", "FAEMB_ITEM_MEMORY"])
+def test_limits_that_make_no_sense_are_explained(monkeypatch, name):
+    monkeypatch.setenv(name, "soon")
+    with pytest.raises(InputError, match=f"{name} is 'soon'; expected a number of"):
         next(spread(slowly_negated, [1], jobs=1))
 
 

@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeVar
 from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one it needs no `if __name__` in scripts
 
 from faemb.errors import FaembError
-from faemb.runtime.limits import item_seconds, too_late
+from faemb.runtime.limits import item_memory, item_seconds, too_late
 from faemb.runtime.threads import cores
 from faemb.runtime.worker import NOTE, TaskFailed, install, run
 from faemb.settings import require_whole
@@ -60,6 +60,7 @@ def spread(
     `task` is sent once to each of `jobs` workers (None: one per core), in which libraries use one thread.
     """
     workers, seconds = checked_jobs(jobs), item_seconds()
+    item_memory()  # a wrong limit is an error here, and not one for each item
     waiting = _Waiting(iter(items))
     while True:
         broken: _Broken[Item] = _Broken(seconds)

@@ -15,6 +15,8 @@ from faemb.runtime.storage import AnyPath
 
 HEADER_READS = 20_000
 """Pieces of a header. Those of photographs have a few hundred, a GIF with a long description some thousands."""
+HEADER_SECONDS = 5.0
+"""Processor time for a header; ordinary files need milliseconds. Waiting for a slow disk is not counted."""
 HEADER_SHARE = 16
 """A header may have this part of the memory of one item: 62 MB; photographs with embedded sound have up to 20 MB."""
 
@@ -29,7 +31,7 @@ class BoundedStream(io.BufferedReader):
         self.header_bytes = 0
         self._name, self._seconds = os.fspath(path), item_seconds()
         self._end = math.inf if self._seconds is None else time.monotonic() + self._seconds
-        self._reads: float = HEADER_READS
+        self._reads, self._busy = float(HEADER_READS), time.thread_time() + HEADER_SECONDS
         self._allowed = self._left = item_memory() // HEADER_SHARE
 
     def allow_large_header(self) -> None:
@@ -39,7 +41,7 @@ class BoundedStream(io.BufferedReader):
     def begin_pixels(self) -> None:
         """Pixels are read in many pieces, but each once; some decoders read the header again."""
         self.header_bytes = self._allowed - self._left
-        self._reads, self._allowed = math.inf, 2 * item_memory()
+        self._reads, self._busy, self._allowed = math.inf, math.inf, 2 * item_memory()
         self._left = self._allowed
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -60,5 +62,9 @@ class BoundedStream(io.BufferedReader):
         if self._reads < 0:
             return InputError(
                 f"{self._name} has more than {HEADER_READS:,} pieces of data before its pixels; save it again"
+            )
+        if time.thread_time() > self._busy:
+            return InputError(
+                f"{self._name} takes longer than {HEADER_SECONDS:g} s to read up to its pixels; save it again"
             )
         return too_late(self._name, self._seconds or 0) if time.monotonic() > self._end else None
