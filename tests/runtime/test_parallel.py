@@ -73,6 +73,13 @@ def kill_the_worker_on_a_multiple_of_five(item: int) -> int:
     return -item
 
 
+def kill_on_three(item: int) -> int:
+    if item == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1.5 if item == 2 else 0)
+    return -item
+
+
 def endless_from_ten(item: int) -> int:
     """Python code or, from 20, a call of a library that keeps the GIL; others end soon."""
     while 10 <= item < 20:
@@ -192,6 +199,17 @@ def test_the_deadline_is_of_one_item_and_not_of_all(monkeypatch):
     monkeypatch.setenv("FAEMB_ITEM_SECONDS", "2")
     outcomes = list(spread(time.sleep, [0.5] * 6, jobs=1))
     assert [result for _, result in outcomes] == [None] * 6
+
+
+def test_a_caller_that_takes_its_time_makes_no_item_late(monkeypatch):
+    """A worker dies while another works on 2, and the caller asks for the next result long after that."""
+    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "4")
+    results = {}
+    for item, result in spread(kill_on_three, [1, 2, 3, 4, 5, 6], jobs=2):
+        results[item] = result
+        time.sleep(5 if item == 1 else 0)
+    assert isinstance(results.pop(3), WorkerDied)
+    assert results == {item: -item for item in (1, 2, 4, 5, 6)}
 
 
 @pytest.mark.parametrize("name", ["FAEMB_ITEM_SECONDS", "FAEMB_ITEM_MEMORY"])

@@ -13,6 +13,7 @@ Workers do not receive Ctrl-C, which a terminal sends to all processes, nor SIGT
 them. If the parent is killed, they end too.
 """
 
+import math
 import os
 import queue
 import signal
@@ -104,10 +105,17 @@ class _Broken(Generic[Item]):
     suspects: list[Item] = field(default_factory=list)
     """May have crashed the worker."""
     innocent: list[Item] = field(default_factory=list)
+    died: float = math.inf
+    """When the worker died; the caller of `spread` may take its time before it asks for the next result."""
+
+    def note_time(self, done: "Future[Any]") -> None:
+        """Called by the pool's own thread as soon as an item has a result or can have none."""
+        if _has_no_result(done):
+            self.died = min(self.died, time.monotonic())
 
     def sort(self, submitted: dict[int, Item], begun: dict[int, float]) -> None:
         """`submitted` by number; `begun` has the time at which a worker has begun an item, by number."""
-        limit = -1.0 if self.seconds is None else time.monotonic() - self.seconds
+        limit = -1.0 if self.seconds is None else min(self.died, time.monotonic()) - self.seconds
         for number, item in submitted.items():
             if number not in begun:
                 self.innocent.append(item)
@@ -147,30 +155,37 @@ def _until_broken(
     begun: dict[int, float] = {}
     try:
         while True:
-            for item in islice(items, ahead * workers - len(flying)):
-                number = next(numbers)
-                submitted[number] = item
-                with _signals_blocked():  # the first call of submit starts the workers
-                    flying[executor.submit(run, number, item)] = number
-            if not flying:
+            with suppress(BrokenProcessPool):  # the item is in `submitted` already
+                for item in islice(items, ahead * workers - len(flying)):
+                    number = next(numbers)
+                    submitted[number] = item
+                    with _signals_blocked():  # the first call of submit starts the workers
+                        flying[future := executor.submit(run, number, item)] = number
+                    future.add_done_callback(broken.note_time)
+            if not submitted:
                 return
-            for done in wait(flying, return_when=FIRST_COMPLETED).done:
-                error = done.exception()
-                begun |= _read(reader)
-                if isinstance(error, BrokenProcessPool):
-                    broken.sort(submitted, begun)
-                    return
+            wait(flying, return_when=FIRST_COMPLETED)
+            begun |= _read(reader)
+            finished = [future for future in flying if future.done() and not _has_no_result(future)]
+            if not finished:
+                broken.sort(submitted, begun)
+                return
+            for future in finished:
+                error = future.exception()
                 if error is not None and not isinstance(error, Exception):
                     raise error
-                number = flying.pop(done)
+                number = flying.pop(future)
                 begun.pop(number, None)
-                yield submitted.pop(number), done.result() if error is None else error
-    except BrokenProcessPool:  # raised by submit
-        broken.sort(submitted, begun | _read(reader))
+                yield submitted.pop(number), future.result() if error is None else error
     finally:
         _stop(executor)
         reader.close()
         writer.close()
+
+
+def _has_no_result(done: "Future[Any]") -> bool:
+    """Whether a worker died before it could give the result."""
+    return isinstance(done.exception(), BrokenProcessPool)
 
 
 def _read(notes: Connection) -> dict[int, float]:
