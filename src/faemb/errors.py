@@ -9,6 +9,10 @@ class InputError(FaembError, ValueError):
     """Data or settings that cannot be used as they are."""
 
 
+class LimitError(InputError):
+    """An input that needs more memory or time than one input may take (`runtime.limits`)."""
+
+
 class NotFittedError(FaembError, RuntimeError):
     """A step was used before `fit`."""
 

@@ -1,16 +1,27 @@
 """Images that cannot be read, and images without features: they are reported, and the others are added."""
 
 import os
+import re
 from typing import Any
 
 import pytest
 
 from faemb.collection import Hit, gathering
+from faemb.runtime.parallel import spread
 from pictures import blank, picture
 from recording import recording
 from small_collections import assert_finds, counts, names_below
 
 BLANK = "flat.png"
+
+
+class DescribeOneForEver(gathering.Describe):
+    """In place of a picture that keeps a decoder busy; the search of a regular expression, which keeps the GIL."""
+
+    def __call__(self, file: gathering.Known) -> gathering.Described:
+        if file.path.name == "endless.png":
+            re.findall("(a*)*b", "a" * 40)
+        return super().__call__(file)
 
 
 class TestBrokenImages:
@@ -46,6 +57,26 @@ class TestBrokenImages:
         assert len(empty.add(photos).failed) == 1
         assert asked == ["broken.png"]
         assert len(empty.info().unreadable) == 1
+
+    def test_one_that_is_beyond_a_limit_is_tried_again_as_the_limit_may_be_raised(self, empty, photos, monkeypatch):
+        picture(photos / "large.png", 30, size=(1200, 900))
+        monkeypatch.setenv("FAEMB_ITEM_MEMORY", "7MB")
+        report = empty.add(photos)
+        assert counts(report) == (5, 0, 0, 0)
+        (sentence,) = report.failed
+        assert f"{photos / 'large.png'} needs" in sentence
+        monkeypatch.delenv("FAEMB_ITEM_MEMORY")
+        assert counts(empty.add(photos)) == (1, 0, 5, 0)
+
+    def test_one_that_takes_too_long_is_told_and_stops_no_other(self, empty, photos, monkeypatch):
+        monkeypatch.setattr(gathering, "spread", spread)
+        monkeypatch.setattr(gathering, "Describe", DescribeOneForEver)
+        monkeypatch.setenv("FAEMB_ITEM_SECONDS", "2")
+        picture(photos / "endless.png", 30)
+        report = empty.add(photos, jobs=2)
+        assert counts(report) == (5, 0, 0, 0)
+        (sentence,) = report.failed
+        assert sentence.startswith(f"{photos / 'endless.png'}: it took longer than 2 s; ")
 
     def test_mended_it_is_an_image_like_any_other(self, empty, photos):
         (photos / "broken.png").write_text("no image")

@@ -101,7 +101,9 @@ def test_paths_that_lead_to_no_image(tmp_path):
     assert_refused(tmp_path / "file" / "a.jpg", "there is no file")
     (tmp_path / "link.jpg").symlink_to(tmp_path / "gone.jpg")
     assert_refused(tmp_path / "link.jpg", "there is no file")
-    assert_refused(str(tmp_path / ("a" * 300)), "cannot be opened: File name too long; check the path")
+    assert_refused(
+        str(tmp_path / ("a" * 300)), "cannot be opened: File name too long; expected an image file: check the path"
+    )
     with pytest.raises(InputError, match=r"cannot be opened: .*embedded null (byte|character)"):
         read_image("a\0b.jpg")
     with pytest.raises(InputError, match="there is no file ''"):
@@ -111,7 +113,9 @@ def test_paths_that_lead_to_no_image(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
 def test_a_pipe_is_refused_without_waiting_for_its_other_end(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert_refused(tmp_path / "pipe", "is a pipe, a socket or a device; expected an image file: save the image to one")
+    assert_refused(
+        tmp_path / "pipe", "is a pipe, a socket or a device; expected an image file: save the content to a file"
+    )
     assert_refused(os.devnull, "is a pipe, a socket or a device")
 
 
@@ -122,7 +126,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     (tmp_path / "image.jpg").write_bytes(encoded("JPEG"))
-    monkeypatch.setattr(decoding, "open", denied, raising=False)
+    monkeypatch.setattr(decoding, "BoundedStream", denied)
     assert_refused(tmp_path / "image.jpg", "may not be read: permission denied; change its permissions")
 
 

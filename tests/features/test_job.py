@@ -18,7 +18,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.errors import FaembError, InputError, MissingExtraError
+from faemb.errors import FaembError, InputError, LimitError, MissingExtraError
 from faemb.features import Extractor, HessianAffine, Image, LocalFeatures, extract_folder, job, read_features
 from faemb.features.files import read_npz, read_npz_header
 from faemb.features.job import ExtractToFile, Target, content_hash
@@ -377,7 +377,7 @@ class TestFaults:
 
         summary = extract_folder(photos, out, EXTRACTOR, progress=remove)
         (sentence,) = summary.failed
-        assert sentence == f"{photos / 'trip' / 'c.png'} cannot be read: No such file or directory"
+        assert sentence.startswith(f"there is no file {str(photos / 'trip' / 'c.png')!r}")
 
     def test_folders_that_cannot_be_read_are_no_images(self, photos, out, monkeypatch):
         scandir = os.scandir
@@ -469,8 +469,23 @@ def test_the_hash_is_of_the_content_alone(tmp_path):
     assert a == b
     assert len({a, c, d}) == 3
     assert len(a) == 32
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="there is no file"):
         content_hash(tmp_path / "gone")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
+def test_a_pipe_is_not_hashed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is a pipe, a socket or a device"):
+        content_hash(tmp_path / "pipe")
+
+
+def test_a_huge_file_is_not_hashed(tmp_path, monkeypatch):
+    (tmp_path / "large").write_bytes(bytes(2000))
+    assert content_hash(tmp_path / "large")
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "1KB")
+    with pytest.raises(LimitError, match=r"is a file of 2 KB; expected .* of at most 1 KB"):
+        content_hash(tmp_path / "large")
 
 
 # Runs that are killed

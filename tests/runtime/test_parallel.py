@@ -5,7 +5,9 @@ import itertools
 import multiprocessing
 import os
 import queue
+import re
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -15,10 +17,11 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, ClassVar
 
 import cv2
+import numpy as np
 import pytest
 import threadpoolctl
 
-from faemb.errors import InputError, MissingExtraError
+from faemb.errors import InputError, LimitError, MissingExtraError
 from faemb.runtime import parallel
 from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
 
@@ -68,6 +71,32 @@ def kill_the_worker_on_a_multiple_of_five(item: int) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(0.01)
     return -item
+
+
+def kill_on_three(item: int) -> int:
+    if item == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(1.5 if item == 2 else 0)
+    return -item
+
+
+def endless_from_ten(item: int) -> int:
+    """Python code or, from 20, a call of a library that keeps the GIL; others end soon."""
+    while 10 <= item < 20:
+        pass
+    return -item if item < 10 else len(re.findall("(a*)*b", "a" * 40))
+
+
+def hungry(item: int) -> int:
+    return int(np.ones(item, np.uint8)[-1])
+
+
+def refused_by_the_system(item: str) -> None:
+    if item == "NumPy":
+        np.ones(10**10)
+    if item == "OpenCV":
+        cv2.resize(np.ones((2000, 2000), np.float32), (100_000, 30_000))
+    raise MemoryError
 
 
 def slowly_negated(item: int) -> int:
@@ -148,6 +177,65 @@ def test_items_that_kill_their_worker_are_named_and_all_others_succeed():
     assert workers() == []
 
 
+# Limits
+
+
+@pytest.mark.parametrize("hostile", [[10], [20], [10, 20, 11]], ids=["Python", "a library", "several at once"])
+def test_an_item_that_takes_too_long_is_stopped_and_all_others_succeed(monkeypatch, hostile):
+    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "1")
+    outcomes = list(spread(endless_from_ten, [1, 2, *hostile, *range(3, 9)], jobs=JOBS))
+    assert Counter(item for item, _ in outcomes) == Counter([*range(1, 9), *hostile])
+    for item, result in outcomes:
+        if item in hostile:
+            assert isinstance(result, LimitError)
+            assert str(result).startswith("it took longer than 1 s; ")
+            assert "FAEMB_ITEM_SECONDS=10" in str(result)
+        else:
+            assert result == -item
+    assert workers() == []
+
+
+def test_the_deadline_is_of_one_item_and_not_of_all(monkeypatch):
+    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "2")
+    outcomes = list(spread(time.sleep, [0.5] * 6, jobs=1))
+    assert [result for _, result in outcomes] == [None] * 6
+
+
+def test_a_caller_that_takes_its_time_makes_no_item_late(monkeypatch):
+    """A worker dies while another works on 2, and the caller asks for the next result long after that."""
+    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "4")
+    results = {}
+    for item, result in spread(kill_on_three, [1, 2, 3, 4, 5, 6], jobs=2):
+        results[item] = result
+        time.sleep(5 if item == 1 else 0)
+    assert isinstance(results.pop(3), WorkerDied)
+    assert results == {item: -item for item in (1, 2, 4, 5, 6)}
+
+
+@pytest.mark.parametrize("name", ["FAEMB_ITEM_SECONDS", "FAEMB_ITEM_MEMORY"])
+def test_limits_that_make_no_sense_are_explained(monkeypatch, name):
+    monkeypatch.setenv(name, "soon")
+    with pytest.raises(InputError, match=f"{name} is 'soon'; expected a number of"):
+        next(spread(slowly_negated, [1], jobs=1))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_worker_that_takes_too_much_memory_is_refused_it(monkeypatch):
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "50MB")
+    outcomes = dict(spread(hungry, [10**8, 10**9, 1], jobs=1))
+    assert (outcomes[1], outcomes[10**8]) == (1, 1)
+    assert isinstance(outcomes[10**9], LimitError)
+    assert "it needs more memory than there is; " in str(outcomes[10**9])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_lack_of_memory_is_one_sentence_whoever_reports_it(monkeypatch):
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "100MB")
+    outcomes = dict(spread(refused_by_the_system, ["NumPy", "OpenCV", "Python"], jobs=1))
+    assert {type(error) for error in outcomes.values()} == {LimitError}
+    assert len({str(error) for error in outcomes.values()}) == 1
+
+
 class Pool:
     """A pool without processes; the first one breaks when its third item is submitted."""
 
@@ -167,7 +255,7 @@ class Pool:
     def shutdown(self, **options: Any) -> None:
         pass
 
-    def submit(self, run: Any, item: Any) -> "Future[Any]":
+    def submit(self, run: Any, number: int, item: Any) -> "Future[Any]":
         self.left -= 1
         if self.left < 0:
             raise BrokenProcessPool("a worker has died")

@@ -1,8 +1,11 @@
 """The commands, and how they end: exit codes, and one line on standard error for an error or an interruption."""
 
 import re
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, cast
 
 import typer
@@ -19,12 +22,15 @@ from faemb.cli.indexing import add, encode, fit, index, relearn, update
 from faemb.cli.options import FAILED, PARTLY, expanded
 
 STOPPED = 130
-EXIT_CODES = {
+SIGNALS = {getattr(signal, name): name for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name)}
+"""They end a command in the same way as Ctrl-C does; without a handler, the process would end at once."""
+EXIT_CODES: dict[int | str, str] = {
     0: "success",
     FAILED: "error",
     2: "wrong options or arguments",
     PARTLY: "done, but some inputs could not be used",
     STOPPED: "stopped by Ctrl-C",
+    "129, 143": "stopped by SIGHUP, SIGTERM",
 }
 CONTINUED = ("index", "add", "update", "relearn", "features", "benchmark")
 """Commands that keep what they have done: given again, they do the rest."""
@@ -83,22 +89,53 @@ def _in_options(sentence: str) -> str:
     return sentence
 
 
+@contextmanager
+def _stopped_by_signals() -> Iterator[list[int]]:
+    """The signals that have come; the first one interrupts the block. Those that were ignored, as by nohup, stay so."""
+    received: list[int] = []
+
+    def stop(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    can_set = threading.current_thread() is threading.main_thread()
+    wanted = [number for number in SIGNALS if can_set and signal.getsignal(number) is signal.SIG_DFL]
+    for number in wanted:
+        signal.signal(number, stop)
+    try:
+        yield received
+    finally:
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
     """Run the command that is named by the arguments."""
+    with _stopped_by_signals() as received:
+        try:
+            _run()
+        except KeyboardInterrupt:
+            with suppress(OSError):  # a terminal that was closed
+                warning(_stopped())
+            sys.exit(128 + received[0] if received else STOPPED)
+
+
+def _run() -> None:
     from faemb.errors import FaembError
 
     try:
         app(args=sys.argv[1:] or ["--help"])
     except SystemExit as ended:
         if ended.code == STOPPED:  # typer has caught the interrupt
-            warning(_stopped())
+            raise KeyboardInterrupt from None
         raise
-    except KeyboardInterrupt:
-        warning(_stopped())
-        sys.exit(STOPPED)
     except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)
     except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
         warning(_in_options(str(error)))
+        sys.exit(FAILED)
+    except MemoryError:
+        warning("there is not enough memory; close other programs, use fewer jobs, or give fewer or smaller inputs")
         sys.exit(FAILED)

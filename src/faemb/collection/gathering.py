@@ -20,7 +20,7 @@ from faemb.collection.slots import write_at
 from faemb.collection.stored import vector_file
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.collection.writing import Report, Writer, explained
-from faemb.errors import FaembError, FormatError, InputError, about
+from faemb.errors import FaembError, FormatError, InputError, LimitError, about
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.feature_files import FEATURES, kind_of
 from faemb.features.image import as_image
@@ -271,7 +271,8 @@ class _Buffer:
         sentence = about(path, error)
         seen = Seen(-1, -1)
         with suppress(InputError):
-            if isinstance(error, InputError):  # the cause of other errors is not the file: it is tried again
+            # The cause of other errors is not the file alone, and limits may be raised: it is tried again.
+            if isinstance(error, InputError) and not isinstance(error, LimitError):
                 seen = seen_now(path)
         self._report.removed += self._writer.catalogue.remove(name)
         self._writer.catalogue.add_unreadable(name, seen, sentence)

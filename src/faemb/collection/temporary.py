@@ -1,9 +1,7 @@
 """Fit a model or encode images through a temporary collection."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from faemb.collection.collection import Collection
 from faemb.collection.export import require_export
@@ -11,6 +9,7 @@ from faemb.collection.model import Model
 from faemb.collection.sources import Images
 from faemb.collection.writing import Report
 from faemb.runtime import Progress
+from faemb.runtime.scratch import scratch_folder
 from faemb.runtime.storage import AnyPath
 
 
@@ -46,9 +45,9 @@ def encode_images(
 @contextmanager
 def _temporary(model: Model, *, keep_features: bool) -> Iterator[Collection]:
     with (
-        tempfile.TemporaryDirectory(prefix="faemb-") as folder,
+        scratch_folder() as folder,
         Collection.create(
-            Path(folder) / "collection", model, keep_features=keep_features, device=model.encoder.device
+            folder / "collection", model, keep_features=keep_features, device=model.encoder.device
         ) as collection,
     ):
         yield collection

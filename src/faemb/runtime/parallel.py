@@ -1,49 +1,55 @@
 """One task over many items in worker processes: results in order of completion, even if an item crashes its worker.
 
-The number of submitted items is bounded, so items may be an infinite iterator. When a worker dies (a crash in a
-decoder, the system's out-of-memory killer), every submitted item may be the cause: the pool is rebuilt and these
-suspects are run again one at a time. One that kills its worker again gets a `WorkerDied` error, the others their
-results. Workers do not receive Ctrl-C, which a terminal sends to all processes: the parent process stops them. If the
-parent is killed, they end too.
+The number of submitted items is bounded, so items may be an infinite iterator. Workers send a note when they begin an
+item. When a worker dies, the pool is rebuilt, and the notes tell why:
+
+    An item was not finished at its deadline: it gets an error, the others are run again. The system itself ends the
+    worker, since no code of Python runs while a library works.
+    Otherwise (a crash in a decoder, the system's out-of-memory killer) each item that a worker had begun may be the
+    cause: these suspects are run again one at a time. One that kills its worker again gets a `WorkerDied` error, the
+    others their results.
+
+Workers do not receive Ctrl-C, which a terminal sends to all processes, nor SIGTERM and SIGHUP: the parent process stops
+them. If the parent is killed, they end too.
 """
 
+import math
 import os
 import queue
 import signal
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from itertools import islice
-from multiprocessing import resource_tracker
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from itertools import count, islice
+from multiprocessing import Pipe, resource_tracker
+from multiprocessing.connection import Connection
+from typing import Any, Generic, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one it needs no `if __name__` in scripts
 
 from faemb.errors import FaembError
+from faemb.runtime.limits import item_memory, item_seconds, too_late
 from faemb.runtime.threads import cores
+from faemb.runtime.worker import NOTE, TaskFailed, install, run
 from faemb.settings import require_whole
+
+__all__ = ["TaskFailed", "WorkerDied", "checked_jobs", "spread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _IN_FLIGHT = 4
 """Submitted items per worker: enough that no worker waits, few enough that little is repeated after a crash."""
-_CHECK_EVERY = 0.5
-"""Seconds between a worker's checks that its parent is running."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-
-_task: Callable[[Any], Any] | None = None
+_STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
 
 class WorkerDied(FaembError):
     """The process that worked on an item was killed, twice."""
-
-
-class TaskFailed(Exception):
-    """Type and text of a task's error; the error itself may be one that cannot be pickled, which breaks the pool."""
 
 
 def spread(
@@ -54,14 +60,17 @@ def spread(
     An exception of this package is given as it is, any other as a `TaskFailed`.
     `task` is sent once to each of `jobs` workers (None: one per core), in which libraries use one thread.
     """
-    workers = checked_jobs(jobs)
-    waiting = iter(items)
+    workers, seconds = checked_jobs(jobs), item_seconds()
+    item_memory()  # a wrong limit is an error here, and not one for each item
+    waiting = _Waiting(iter(items))
     while True:
-        suspects: list[Item] = []
-        yield from _until_broken(task, waiting, workers, suspects)
-        if not suspects:
+        broken: _Broken[Item] = _Broken(seconds)
+        yield from _until_broken(task, waiting, workers, broken)
+        if not broken:
             return
-        yield from _one_by_one(task, suspects)
+        yield from broken.outcomes()
+        yield from _one_by_one(task, broken.suspects, seconds)
+        waiting.again.extend(broken.innocent)
 
 
 def checked_jobs(jobs: int | None) -> int:
@@ -72,44 +81,135 @@ def checked_jobs(jobs: int | None) -> int:
     return cores()
 
 
+@dataclass
+class _Waiting(Generic[Item]):
+    """Items that are to be done; those to be done again come first."""
+
+    items: Iterator[Item]
+    again: deque[Item] = field(default_factory=deque)
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        return self.again.popleft() if self.again else next(self.items)
+
+
+@dataclass
+class _Broken(Generic[Item]):
+    """The items that were submitted when a worker died; none if no worker has died."""
+
+    seconds: float | None
+    late: list[Item] = field(default_factory=list)
+    """Begun, and not finished at their deadline."""
+    suspects: list[Item] = field(default_factory=list)
+    """May have crashed the worker."""
+    innocent: list[Item] = field(default_factory=list)
+    died: float = math.inf
+    """When the worker died; the caller of `spread` may take its time before it asks for the next result."""
+
+    def note_time(self, done: "Future[Any]") -> None:
+        """Called by the pool's own thread as soon as an item has a result or can have none."""
+        if _has_no_result(done):
+            self.died = min(self.died, time.monotonic())
+
+    def sort(self, submitted: dict[int, Item], begun: dict[int, float]) -> None:
+        """`submitted` by number; `begun` has the time at which a worker has begun an item, by number."""
+        limit = -1.0 if self.seconds is None else min(self.died, time.monotonic()) - self.seconds
+        for number, item in submitted.items():
+            if number not in begun:
+                self.innocent.append(item)
+            elif begun[number] <= limit:
+                self.late.append(item)
+            else:
+                self.suspects.append(item)
+        if self.late:
+            self.innocent, self.suspects = self.suspects + self.innocent, []
+        elif not self.suspects:  # a worker has died before it could send a note
+            self.innocent, self.suspects = [], self.innocent
+
+    def outcomes(self) -> Iterator[tuple[Item, Exception]]:
+        for item in self.late:
+            yield item, too_late("it", self.seconds or 0)
+
+    def __bool__(self) -> bool:
+        return bool(self.late or self.suspects)
+
+
 def _until_broken(
-    task: Callable[[Item], Result], items: Iterator[Item], workers: int, suspects: list[Item], ahead: int = _IN_FLIGHT
+    task: Callable[[Item], Result],
+    items: Iterator[Item],
+    workers: int,
+    broken: _Broken[Item],
+    ahead: int = _IN_FLIGHT,
 ) -> Iterator[tuple[Item, Result | Exception]]:
-    """Run until the items end or a worker dies; then the submitted items are added to `suspects`."""
+    """Run until the items end or a worker dies; then the submitted items are put into `broken`."""
     if os.name == "posix":
-        resource_tracker.ensure_running()  # before interrupts are blocked: starting it would unblock them
-    executor: Any = ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=_install, initargs=(task, os.getpid()))
-    flying: dict[Future[Result], Item] = {}
+        resource_tracker.ensure_running()  # before signals are blocked: starting it would unblock them
+    reader, writer = Pipe(duplex=False)
+    start = (task, os.getpid(), writer, broken.seconds)
+    executor: Any = ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=install, initargs=start)
+    numbers = count()
+    flying: dict[Future[Result], int] = {}
+    submitted: dict[int, Item] = {}
+    begun: dict[int, float] = {}
     try:
         while True:
-            for item in islice(items, ahead * workers - len(flying)):
-                with _interrupts_blocked():  # the first call of submit starts the workers
-                    flying[executor.submit(_run, item)] = item
-            if not flying:
+            with suppress(BrokenProcessPool):  # the item is in `submitted` already
+                for item in islice(items, ahead * workers - len(flying)):
+                    number = next(numbers)
+                    submitted[number] = item
+                    with _signals_blocked():  # the first call of submit starts the workers
+                        flying[future := executor.submit(run, number, item)] = number
+                    future.add_done_callback(broken.note_time)
+            if not submitted:
                 return
-            for done in wait(flying, return_when=FIRST_COMPLETED).done:
-                error = done.exception()
-                if isinstance(error, BrokenProcessPool):
-                    suspects.extend(flying.values())
-                    return
+            wait(flying, return_when=FIRST_COMPLETED)
+            begun |= _read(reader)
+            finished = [future for future in flying if future.done() and not _has_no_result(future)]
+            if not finished:
+                broken.sort(submitted, begun)
+                return
+            for future in finished:
+                error = future.exception()
                 if error is not None and not isinstance(error, Exception):
                     raise error
-                yield flying.pop(done), done.result() if error is None else error
-    except BrokenProcessPool:  # raised by submit
-        suspects.extend([*flying.values(), item])
+                number = flying.pop(future)
+                begun.pop(number, None)
+                yield submitted.pop(number), future.result() if error is None else error
     finally:
         _stop(executor)
+        reader.close()
+        writer.close()
 
 
-def _one_by_one(task: Callable[[Item], Result], suspects: list[Item]) -> Iterator[tuple[Item, Result | Exception]]:
+def _has_no_result(done: "Future[Any]") -> bool:
+    """Whether a worker died before it could give the result."""
+    return isinstance(done.exception(), BrokenProcessPool)
+
+
+def _read(notes: Connection) -> dict[int, float]:
+    """The notes that have arrived: when which items were begun."""
+    read = {}
+    while notes.poll():
+        number, begun = NOTE.unpack(notes.recv_bytes())
+        read[number] = begun
+    return read
+
+
+def _one_by_one(
+    task: Callable[[Item], Result], suspects: list[Item], seconds: float | None
+) -> Iterator[tuple[Item, Result | Exception]]:
     """Run one item at a time, to find out which one kills its worker."""
     waiting = iter(suspects)
     while True:
-        suspect: list[Item] = []
-        yield from _until_broken(task, waiting, 1, suspect, ahead=1)
-        if not suspect:
+        broken: _Broken[Item] = _Broken(seconds)
+        yield from _until_broken(task, waiting, 1, broken, ahead=1)
+        if not broken:
             return
-        yield suspect[0], WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
+        yield from broken.outcomes()
+        for item in broken.suspects:
+            yield item, WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
 
 
 def _stop(executor: Any) -> None:
@@ -121,40 +221,13 @@ def _stop(executor: Any) -> None:
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
+def _signals_blocked() -> Iterator[None]:
     """Processes started in the block never receive Ctrl-C; this process receives it at the end of the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _install(task: Callable[[Any], Any], parent: int) -> None:
-    """In a worker: store the task, so that later only items are sent, and limit libraries to one thread."""
-    global _task
-    _task = task
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    import cv2
-
-    cv2.setNumThreads(1)
-
-
-def _end_with(parent: int) -> None:
-    """End this worker when its parent has ended; otherwise it would wait for work forever."""
-    while os.name != "posix" or os.getppid() == parent:
-        time.sleep(_CHECK_EVERY)
-    os._exit(1)
-
-
-def _run(item: Any) -> Any:
-    assert _task is not None  # noqa: S101  (the initializer has run)
-    try:
-        return _task(item)
-    except FaembError:
-        raise
-    except Exception as error:
-        raise TaskFailed(f"{type(error).__name__}: {error}") from None

@@ -3,16 +3,16 @@
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
 from PIL.ImageFile import ImageFile
-from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from faemb.errors import InputError, MissingExtraError
+from faemb.features.image.exif import Jpeg
 
 # The classes themselves, not PIL.Image.open: its own limit on pixels can only be changed by a global variable.
 DECODERS: dict[bytes, type[ImageFile]] = {
-    b"\xff\xd8\xff": JpegImageFile,
+    b"\xff\xd8\xff": Jpeg,
     b"\x89PNG\r\n\x1a\n": PngImageFile,
     b"GIF87a": GifImageFile,
     b"GIF89a": GifImageFile,
@@ -22,6 +22,8 @@ DECODERS: dict[bytes, type[ImageFile]] = {
     b"II+\0": TiffImageFile,
     b"MM\0+": TiffImageFile,
 }
+IN_PIECES = tuple(set(DECODERS.values()))
+"""Decoders that read a file as they need it; those of WebP, AVIF and HEIC read it whole before they look at it."""
 AVIF_BRANDS = {b"avif", b"avis"}
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
 

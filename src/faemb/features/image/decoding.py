@@ -1,7 +1,7 @@
 """Decoding of image files and Pillow images to levels: size limits, EXIF orientation, every fault as one InputError.
 
-The size is checked in the header, before anything is decoded. A JPEG is decoded at a half, a quarter or an eighth of
-its size where that is still at least the reduced size. By Pillow's mode:
+Size, number of scans and memory are checked in the header, before anything is decoded. A JPEG is decoded at a half, a
+quarter or an eighth of its size where that is still at least the reduced size. By Pillow's mode:
 
     1, L, LA                     grey, 8 bits
     I;16 (any byte order), I     grey, 16 bits; I with values beyond 16 bits is refused
@@ -12,37 +12,35 @@ Transparent pixels are blended with white. ICC profiles are ignored, and so is E
 """
 
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from contextlib import contextmanager
 
 import numpy as np
 import PIL.Image
-from PIL.ExifTags import Base as Tag
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 
 from faemb.errors import FaembError, InputError, reason
-from faemb.features.image.decoders import decoder_for
+from faemb.features.image.decoders import IN_PIECES, decoder_for
+from faemb.features.image.exif import orientation_of
 from faemb.features.image.levels import Levels, levels_from, reduced, reduced_size, require_addressable
+from faemb.features.image.memory import BAND, DEEP_MODES, GREY_MODES, bytes_needed
+from faemb.features.image.scans import require_few_scans
 from faemb.features.image.silence import silence
+from faemb.features.image.stream import BoundedStream
+from faemb.runtime.limits import require_input_file, require_memory
 from faemb.runtime.storage import AnyPath
 
 MAX_PIXELS = 250_000_000
 """Larger images are refused. For WebP and TIFF Pillow itself refuses more than 178,956,970."""
 
-DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I", "F")
-GREY_MODES = ("1", "L", "LA", "La")
-
-BAND = 256
-"""Rows that are copied from Pillow to NumPy at a time."""
-
 
 def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]]:
     """Levels of the upright image, reduced to `max_side`, and its width and height before that."""
     name = os.fspath(path)
-    require_file(name)
-    with faults(name), silence(), open(name, "rb") as stream:
+    if not require_input_file(name, "an image file"):
+        raise InputError(f"{name} is empty, 0 bytes; expected an image file: copy or download it again")
+    with faults(name), silence(), BoundedStream(name) as stream:
         pixels, size, orientation = decoded(stream, max_side, name)
     return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
 
@@ -74,34 +72,33 @@ def read_again(image: PIL.Image.Image) -> PIL.Image.Image:
     return again if (again.size, again.mode) == (image.size, image.mode) else image  # the caller asked for a fraction
 
 
-def decoded(stream: BinaryIO, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
+def decoded(stream: BoundedStream, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
     """Levels and size as stored in the file, and its orientation; Pillow's copy is freed on return."""
     head = stream.read(256)
     stream.seek(0)
-    return turned(decoder_for(head, name)(stream), max_side, name)  # a decoder reads the header only
+    decoder = decoder_for(head, name)
+    if issubclass(decoder, TiffImageFile):
+        stream.allow_large_header()
+    elif not issubclass(decoder, IN_PIECES):
+        require_memory(2 * stream.length, name)  # the file and a copy of it
+        stream.allow_large_header()
+    try:
+        image = decoder(stream)  # a decoder reads the header only
+        stream.begin_pixels()
+        return turned(image, max_side, name, stream.header_bytes)
+    except Exception:
+        if stream.refusal is not None:
+            raise stream.refusal from None
+        raise
 
 
-def turned(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
+def turned(
+    image: PIL.Image.Image, max_side: int | None, name: str, header_bytes: int = 0
+) -> tuple[Levels, tuple[int, int], int]:
     """Levels and size as they are stored, and the orientation in which they are to be shown."""
     require_bounded(image.size, max_side, name)
-    pixels, size = loaded(image, max_side, name)
+    pixels, size = loaded(image, max_side, name, header_bytes)
     return pixels, size, orientation_of(image)
-
-
-def require_file(name: str) -> None:
-    """Checked before the file is opened: opening a pipe would block."""
-    try:
-        status = os.stat(name)
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"there is no file {name!r}; check the path of the image") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name!r} cannot be opened: {reason(error)}; check the path of the image") from None
-    if stat.S_ISDIR(status.st_mode):
-        raise InputError(f"{name} is a folder; expected an image file: name the files in it")
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(f"{name} is a pipe, a socket or a device; expected an image file: save the image to one")
-    if status.st_size == 0:
-        raise InputError(f"{name} is empty, 0 bytes; expected an image file: copy or download it again")
 
 
 @contextmanager
@@ -133,17 +130,22 @@ def require_bounded(size: tuple[int, int], max_side: int | None, name: str) -> N
     require_addressable(size, max_side, name)
 
 
-def loaded(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
+def loaded(
+    image: PIL.Image.Image, max_side: int | None, name: str, header_bytes: int
+) -> tuple[Levels, tuple[int, int]]:
     """Levels, reduced to `max_side`, and the size before that."""
-    size, box = image.size, None
+    size, box, coefficients = image.size, None, 0
+    target = reduced_size(size, max_side)
     if isinstance(image, JpegImageFile) and image.tile:  # no tiles: its pixels were read before
-        drafted = image.draft(None, reduced_size(size, max_side))
+        coefficients = size[0] * size[1] if require_few_scans(image, size, name) else 0
+        drafted = image.draft(None, target)
         box = drafted[1] if drafted else None
+    require_memory(header_bytes + bytes_needed(image, target, coefficients), name)
     image.load()
     if box is None and image.size != size:  # a HEIC may decode to another size than its header gives
-        size = image.size
+        size, target = image.size, reduced_size(image.size, max_side)
         require_bounded(size, max_side, name)
-    target = reduced_size(size, max_side)
+        require_memory(header_bytes + bytes_needed(image, target, coefficients), name)
     if image.mode in DEEP_MODES:
         return reduced(levels_from(deep_values(image, name), name), target), size
     return array_from(resized(opaque(image), target, box)), size
@@ -192,14 +194,6 @@ def array_from(image: PIL.Image.Image) -> np.ndarray:
         bottom = min(top + BAND, height)
         pixels[top:bottom] = np.asarray(image.crop((0, top, width, bottom)))
     return pixels
-
-
-def orientation_of(image: PIL.Image.Image) -> int:
-    """1 to 8, as in EXIF. Pillow has already applied that of TIFF, pillow-heif that of HEIC; both then report 1."""
-    with suppress(Exception):
-        orientation = int(image.getexif()[Tag.Orientation])
-        return orientation if 1 <= orientation <= 8 else 1
-    return 1
 
 
 def upright(pixels: Levels, orientation: int) -> Levels:

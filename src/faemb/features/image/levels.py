@@ -46,10 +46,11 @@ def to_levels(array: np.ndarray, name: str) -> np.ndarray:
         case "b", 1:
             return array * np.uint8(255)
         case "u", 2:
-            return array.astype(np.float32) * np.float32(255 / 65535)
+            return np.multiply(array, np.float32(255 / 65535), dtype=np.float32)
         case "f", 4 | 8:
             require_unit_interval(array, name)
-            return np.clip(array, 0, 1).astype(np.float32) * np.float32(255)
+            clipped = np.clip(array, 0, 1).astype(np.float32, copy=False)
+            return np.multiply(clipped, np.float32(255), out=clipped)
     raise InputError(
         f"{name} holds {array.dtype}; expected uint8, uint16, bool, or float32 or float64 in 0..1: convert it to uint8"
     )

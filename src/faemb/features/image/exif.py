@@ -1,0 +1,54 @@
+"""The orientation in an image's EXIF data, if that can be read at no great cost.
+
+The data is a list of tags that say where in the data their values are. Pillow copies the values of all tags when it
+reads one: in a few kilobytes, thousands of tags can each claim all of them.
+"""
+
+import struct
+from contextlib import suppress
+
+import PIL.Image
+from PIL.ExifTags import Base as Tag
+from PIL.JpegImagePlugin import JpegImageFile
+
+MAX_TAGS_BYTES = 16_000_000
+"""Bytes of all values together; an EXIF block of a JPEG has at most 65,533, with the values of each tag apart."""
+
+_UNITS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
+"""Bytes of one value, by the number of its type."""
+
+
+class Jpeg(JpegImageFile):
+    """Pillow reads the EXIF data of a JPEG as soon as it is opened."""
+
+    def getexif(self) -> PIL.Image.Exif:
+        require_modest(self)
+        return super().getexif()
+
+
+def orientation_of(image: PIL.Image.Image) -> int:
+    """1 to 8, as in EXIF. Pillow has already applied that of TIFF, pillow-heif that of HEIC; both then report 1."""
+    with suppress(Exception):
+        require_modest(image)
+        orientation = int(image.getexif()[Tag.Orientation])
+        return orientation if 1 <= orientation <= 8 else 1
+    return 1
+
+
+def require_modest(image: PIL.Image.Image) -> None:
+    """Raise an error, which Pillow takes for damaged data, if the values of all tags are far larger than the data."""
+    data = image.info.get("exif")
+    if isinstance(data, bytes) and bytes_of_values(data.removeprefix(b"Exif\0\0")) > MAX_TAGS_BYTES:
+        raise SyntaxError("EXIF data whose values are larger than itself")
+
+
+def bytes_of_values(data: bytes) -> int:
+    """Bytes that reading the first list of tags would copy."""
+    order = "<" if data[:2] == b"II" else ">"
+    with suppress(struct.error):  # cut off: Pillow reads what there is
+        (start,) = struct.unpack_from(f"{order}I", data, 4)
+        (tags,) = struct.unpack_from(f"{order}H", data, start)
+        listed = data[start + 2 : start + 2 + 12 * tags]
+        entries = struct.iter_unpack(f"{order}HHI4x", listed[: len(listed) // 12 * 12])
+        return sum(min(_UNITS.get(kind, 0) * count, len(data)) for _, kind, count in entries)
+    return 0

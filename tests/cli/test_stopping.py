@@ -1,0 +1,75 @@
+"""Commands that are stopped by a signal, or for which there is no memory, end in order and say so in one line."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import assert_mistake, commands
+
+from faemb.collection import Model
+from faemb.errors import FaembError
+from pictures import pictures
+from processes import COMMAND, PATIENCE, living, wait_until
+from small_collections import tiny_model
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return pictures(tmp_path / "photos", range(30), size=(320, 240))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("whom", ["the process", "all processes"])
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_everything_and_leaves_no_folder(photos, tmp_path, name, code, whom):
+    tiny_model().save(tmp_path / "model.safetensors")
+    arguments = ["encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz", "--jobs", "2"]
+    pipe = subprocess.PIPE
+    run = subprocess.Popen([COMMAND, *arguments], start_new_session=True, text=True, stdout=pipe, stderr=pipe)  # noqa: S603
+    try:
+        assert wait_until(lambda: any((tmp_path / "tmp").glob("faemb-*/collection")) or run.poll() is not None)
+        (os.kill if whom == "the process" else os.killpg)(run.pid, getattr(signal, name))
+        _, warned = run.communicate(timeout=PATIENCE)
+    finally:
+        run.kill()
+        run.wait(PATIENCE)
+        all_ended = wait_until(lambda: not living(run.pid))
+    assert run.returncode == code
+    assert warned.endswith("faemb: stopped\n")
+    assert "Traceback" not in warned
+    assert list((tmp_path / "tmp").glob("faemb-*")) == []
+    assert not (tmp_path / "vectors.npz").exists()
+    assert all_ended
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no such signal")
+def test_a_signal_that_is_ignored_stays_ignored(photos, monkeypatch, capfd):
+    """As with nohup."""
+
+    def hung_up(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGHUP)
+        raise FaembError("it went on")
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr(Model, "load", hung_up)
+        ended = commands(monkeypatch, capfd)("encode", "photos", "--model", "a.model", "--out", "vectors.npz")
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert_mistake(ended, "it went on")
+
+
+def test_a_lack_of_memory_is_one_sentence(photos, monkeypatch, capfd):
+    def exhausted(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(Model, "load", exhausted)
+    ended = commands(monkeypatch, capfd)("encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz")
+    assert_mistake(ended, re.escape("there is not enough memory; close other programs"))
