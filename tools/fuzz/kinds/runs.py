@@ -1,0 +1,35 @@
+"""Runs of benchmarks (run.json), read as leaderboards and reports."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from faemb.benchmark.run import Run
+from faemb.cli.console import table_text
+from faemb.pages.leaderboard import leaderboard
+from faemb.pages.report import markdown, terminal_table
+from made_up_runs import run
+from tools.fuzz import ROOT
+from tools.fuzz.kind import Kind, Way
+from tools.fuzz.odd import json_changed
+
+
+class Runs(Kind):
+    name = "runs"
+
+    def prepare(self, folder: Path) -> None:
+        (folder / "current").mkdir()
+        run().save(folder / "current")
+        for version in (2, 3):
+            stored = ROOT / "tests" / "golden" / f"run-v{version}" / "run.json"
+            target = folder / f"version-{version}" / "run.json"
+            target.parent.mkdir()
+            target.write_bytes(stored.read_bytes())
+
+    def ways(self, victim: Path) -> Sequence[Way]:
+        return (json_changed,)
+
+    def read(self, folder: Path) -> None:
+        leaderboard([folder])
+        loaded = Run.load(folder)
+        markdown(loaded)
+        table_text(terminal_table(loaded))
