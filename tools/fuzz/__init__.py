@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-for _folder in (ROOT / "tests", ROOT / "tests" / "features"):  # pictures, collections and networks of the tests are seeds
+for _folder in (
+    ROOT / "tests",
+    ROOT / "tests" / "features",
+):  # pictures, collections and networks of the tests are seeds
     if str(_folder) not in sys.path:
         sys.path.append(str(_folder))

@@ -16,15 +16,29 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
-
 from tools.fuzz.findings import Findings
 from tools.fuzz.kind import Kind, make
 from tools.fuzz.process import Limits
-from tools.fuzz.worker import ACCEPTED, CRASH, HANG, LEFT, REFUSED, Begun, Maker, Outcome, Place, frames_of, run
+from tools.fuzz.worker import (
+    ACCEPTED,
+    CRASH,
+    HANG,
+    LEFT,
+    NOT_MADE,
+    REFUSED,
+    Begun,
+    Maker,
+    Outcome,
+    Place,
+    frames_of,
+    run,
+)
 
 BATCH = 100
 """Inputs for one process: few enough that nothing grows, enough that its start costs little."""
 _FORK = get_context("fork")
+_TIME_IS_OVER = "Timeout ("
+"""How faulthandler begins the stack of a process that it ends."""
 
 
 @dataclass
@@ -71,6 +85,7 @@ class _Batch:
     current: Begun | None = None
     heard: float = 0.0
     ended: int = 0
+    stuck: bool = False
 
 
 class Driver:
@@ -161,7 +176,8 @@ class Driver:
     def _keep(self, kind: Kind, begun: Begun, outcome: Outcome) -> None:
         if outcome.is_finding:
             again = maker(kind, self.work, self.plan.seed, begun.number)
-            self.findings.add(kind.name, self.plan.seed, begun, outcome, lambda folder: _apart(again, folder))
+            make_again = partial(_apart, again) if outcome.result != NOT_MADE else Path.mkdir
+            self.findings.add(kind.name, self.plan.seed, begun, outcome, make_again)
 
     def _end(self, batch: _Batch) -> None:
         """The process has ended: with its batch, or in the middle of an input."""
@@ -169,7 +185,8 @@ class Driver:
         batch.process.join()
         batch.told.close()
         if batch.current is not None:
-            self._record(batch, batch.current, death(batch.process.exitcode, batch.place, self.plan.limits))
+            code, limits = batch.process.exitcode, self.plan.limits
+            self._record(batch, batch.current, death(code, batch.place, limits, stuck=batch.stuck))
         elif batch.ended < len(batch.numbers):
             raise RuntimeError(
                 f"the fuzzer itself failed on {batch.kind.name} number {batch.numbers[batch.ended]}: exit code "
@@ -177,7 +194,9 @@ class Driver:
             )
         elif _has_strays(batch.process.pid):
             begun = Begun(batch.numbers[0], "a process after the batch", 0)
-            self._keep(batch.kind, begun, Outcome(LEFT, "a process", f"inputs {batch.numbers[0]} to {batch.numbers[-1]}"))
+            self._keep(
+                batch.kind, begun, Outcome(LEFT, "a process", f"inputs {batch.numbers[0]} to {batch.numbers[-1]}")
+            )
         self._left[batch.kind.name] += batch.numbers[batch.ended :]
         self.counts[batch.kind.name].seconds += time.monotonic() - batch.started
 
@@ -185,6 +204,7 @@ class Driver:
         """A process ends itself when its time is over; one that cannot is killed."""
         for batch in self._running:
             if time.monotonic() - batch.heard > 3 * self.plan.limits.seconds:
+                batch.stuck = True
                 batch.process.kill()
 
 
@@ -203,14 +223,15 @@ def maker(kind: Kind, work: Path, seed: int, number: int) -> Maker:
     return lambda folder: make(kind, work / "seeds" / kind.name, folder, rng)
 
 
-def death(code: int | None, place: Place, limits: Limits) -> Outcome:
+def death(code: int | None, place: Place, limits: Limits, *, stuck: bool = False) -> Outcome:
     """Why a process has ended while it read an input; its stack says where."""
     trace = place.trace.read_text(errors="replace")
     frames = frames_of(re.findall(r'File "([^"]+)", line (\d+)', trace))
-    if code is not None and code < 0 and -code != signal.SIGKILL:
-        return Outcome(CRASH, f"{signal.Signals(-code).name} {frames[:1]}", trace)
-    files = [frame.split(":")[0] for frame in frames[:1]]  # the line changes from input to input
-    return Outcome(HANG, f"more than {limits.seconds:g} s in {files}", trace, seconds=limits.seconds)
+    if stuck or trace.startswith(_TIME_IS_OVER):
+        files = [frame.split(":")[0] for frame in frames[:1]]  # the line changes from input to input
+        return Outcome(HANG, f"more than {limits.seconds:g} s in {files}", trace, seconds=limits.seconds)
+    ended = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+    return Outcome(CRASH, f"{ended} {frames[:1]}", trace)
 
 
 def _apart(make_input: Maker, folder: Path) -> None:

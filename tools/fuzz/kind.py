@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import numpy as np
-
 from tools.fuzz.mutations import changed, replaced_by_something_else
 
 T = TypeVar("T")
 Way = Callable[[Path, np.random.Generator], None]
 """Changes a file in place."""
 
+LARGEST = 10_000_000
+"""Bytes of a file that is changed twice: the second change reads it."""
 KEPT = "kept"
 """Files whose names begin so belong to the check and are never changed."""
 
@@ -57,7 +58,7 @@ def make(kind: Kind, seeds: Path, folder: Path, rng: np.random.Generator) -> str
         way = _chosen(ways, rng)
         way(victim, rng)
         names.append(getattr(way, "__name__", type(way).__name__))
-    if not names or rng.random() < 0.2:
+    if not names or (rng.random() < 0.2 and victim.stat().st_size < LARGEST):
         other = _chosen(kind.victims(donor), rng).read_bytes()
         victim.write_bytes(changed(victim.read_bytes(), other, rng))
         names.append("bytes")

@@ -1,4 +1,4 @@
-"""Changes of bytes that know no format: flipped bits, odd numbers, blocks cut, copied, moved, taken from another file."""
+"""Changes of bytes that know no format: flipped bits, odd numbers, blocks that are cut, copied or of another file."""
 
 import os
 from collections.abc import Callable

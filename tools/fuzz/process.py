@@ -63,7 +63,7 @@ def settled_in(folder: Path, temporary: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        os.chdir(temporary)
+        os.chdir("/")
 
 
 class PeakMemory:

@@ -50,7 +50,9 @@ def _row(name: str, count: Count) -> tuple[str, ...]:
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        first, *others = (f"{cell:{'<' if not n else '>'}{width}}" for n, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        first, *others = (
+            f"{cell:{'<' if not n else '>'}{width}}" for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         yield "  ".join([first, *others])
 
 

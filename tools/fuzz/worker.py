@@ -13,18 +13,25 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
-from faemb.cli.console import warning
-from faemb.errors import FaembError
 from tools.fuzz.guard import Guard
 from tools.fuzz.kind import Damage, Kind
 from tools.fuzz.process import Limits, PeakMemory, confine, limited, settled_in
 
+from faemb.cli.console import warning
+from faemb.errors import FaembError
+
 ACCEPTED, REFUSED = "accepted", "refused"
 CRASH, HANG, MEMORY, TRACEBACK = "crash", "hang", "memory", "traceback"
 MESSAGE, DAMAGE, WARNING, OUTSIDE, LEFT = "message", "silent damage", "warning", "outside", "left behind"
+NOT_MADE = "not made"
+"""A fault of the fuzzer: reported like any other, since the inputs that are missing might have found something."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNEXPECTED = "please report"
 """Part of the sentences that stand for an error which nobody has foreseen."""
+_INNERMOST = 3
+"""Places in the package by which two tracebacks are told apart."""
+_OF_LIBRARIES = (".ses",)
+"""Temporary files that a library leaves behind whatever it is given: onnxruntime's own."""
 
 Maker = Callable[[Path], str]
 """Writes an input to a new folder; returns what it is."""
@@ -68,6 +75,13 @@ class Place:
         self.temporary.mkdir(parents=True, exist_ok=True)
 
 
+@dataclass(frozen=True)
+class Watch:
+    guard: Guard
+    trace: IO[str]
+    """Gets the stack of a process that crashes or takes too long."""
+
+
 def run(kind: Kind, makers: Iterable[tuple[int, Maker]], place: Place, limits: Limits, told: Connection) -> None:
     """Read inputs one after the other; `told` gets a `Begun` and an `Outcome` for each."""
     with place.trace.open("w") as trace:
@@ -75,27 +89,33 @@ def run(kind: Kind, makers: Iterable[tuple[int, Maker]], place: Place, limits: L
         guard = Guard()
         for number, make in makers:
             shutil.rmtree(place.input, ignore_errors=True)
-            label = make(place.input)
-            told.send(Begun(number, label, size_of(place.input)))
-            told.send(examine(kind, place, limits, guard, trace))
+            try:
+                begun = Begun(number, make(place.input), size_of(place.input))
+            except Exception as error:
+                told.send(Begun(number, "the fuzzer itself has a fault", 0))
+                told.send(Outcome(NOT_MADE, repr(error)[:80], traceback.format_exc()[-4000:]))
+                continue
+            told.send(begun)
+            told.send(examine(kind, begun, place, limits, Watch(guard, trace)))
 
 
-def examine(kind: Kind, place: Place, limits: Limits, guard: Guard, trace: IO[str]) -> Outcome:
+def examine(kind: Kind, begun: Begun, place: Place, limits: Limits, watch: Watch) -> Outcome:
     """What became of one input; it must lie in its place."""
     start, peak = time.monotonic(), PeakMemory()
     with (
         settled_in(place.input, place.temporary),
         warnings.catch_warnings(record=True) as warned,
-        guard.watching(place.root),
-        limited(limits, trace),
+        watch.guard.watching(place.root),
+        limited(limits, watch.trace),
     ):
         warnings.simplefilter("always")
         outcome = _outcome(kind, place.input)
     seconds, memory = time.monotonic() - start, peak.taken()
     if not outcome.is_finding:
-        outcome = _side_effects(guard, place, warned) or outcome
+        outcome = _side_effects(watch.guard, place, warned) or outcome
     if not outcome.is_finding and memory > limits.memory + limits.margin:
-        outcome = Outcome(MEMORY, _without_numbers(outcome.detail or outcome.result), f"{memory:,} bytes")
+        seed = begun.label.split("/")[0]
+        outcome = Outcome(MEMORY, f"{seed}, {_without_numbers(outcome.detail or outcome.result)}", f"{memory:,} bytes")
     return Outcome(outcome.result, outcome.signature, outcome.detail, seconds, memory)
 
 
@@ -116,10 +136,10 @@ def _outcome(kind: Kind, folder: Path) -> Outcome:
         return _refusal(error)
     except Damage as error:
         return Outcome(DAMAGE, str(error), str(error))
-    except Exception as error:
+    except BaseException as error:  # also SystemExit, and panics of libraries in Rust
         frames = frames_of((frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__))
         text = "".join(traceback.format_exception(error, limit=-12))[-4000:]
-        return Outcome(TRACEBACK, " < ".join([type(error).__name__, *reversed(frames)]), text)
+        return Outcome(TRACEBACK, " < ".join([type(error).__name__, *reversed(frames[-_INNERMOST:])]), text)
     return Outcome(ACCEPTED)
 
 
@@ -136,11 +156,10 @@ def _refusal(error: FaembError) -> Outcome:
 def _side_effects(guard: Guard, place: Place, warned: list[warnings.WarningMessage]) -> Outcome | None:
     if guard.seen:
         return Outcome(OUTSIDE, _without_numbers(guard.seen[0]), "\n".join(guard.seen))
-    left = sorted(path.name for path in place.temporary.iterdir())
-    for name in left:
-        shutil.rmtree(place.temporary / name, ignore_errors=True)
-        (place.temporary / name).unlink(missing_ok=True) if not (place.temporary / name).is_dir() else None
+    left = sorted(path.name for path in place.temporary.iterdir() if path.name not in _OF_LIBRARIES)
     if left:
+        shutil.rmtree(place.temporary)
+        place.temporary.mkdir()
         return Outcome(LEFT, _without_numbers(left[0]), "\n".join(left))
     if warned:
         first = warned[0]

@@ -9,12 +9,12 @@ from typing import Any
 import h5py
 import numpy as np
 from files_reference import ellipses, oxford_text, siftgeo_bytes, some_cells, some_features, vecs_bytes
-
-from faemb.features.files import read_features, read_hloc, read_npz_header, write_hloc, write_npz
-from faemb.features.local_features import LocalFeatures
 from tools.fuzz.kind import KEPT, Damage, Kind, Way
 from tools.fuzz.mutations import odd_integer
 from tools.fuzz.odd import odd_value
+
+from faemb.features.files import read_features, read_hloc, read_npz_header, write_hloc, write_npz
+from faemb.features.local_features import LocalFeatures
 
 Rng = np.random.Generator
 SECRET, SECRET_FILE = 123456.0, f"{KEPT}-secret.bin"
@@ -37,7 +37,7 @@ class FeatureFiles(Kind):
         return ways.get(victim.suffix, ())
 
     def read(self, folder: Path) -> None:
-        (path,) = (path for path in folder.iterdir() if not path.name.startswith(KEPT)) or (folder / "a.npz",)
+        path = next((path for path in folder.iterdir() if not path.name.startswith(KEPT)), folder / "gone.npz")
         found = [features for _, features in read_hloc(path)] if path.suffix == ".h5" else [read_features(path)]
         if path.suffix == ".npz":
             read_npz_header(path)
@@ -98,8 +98,30 @@ def npz_changed(path: Path, rng: Rng) -> None:
 
 
 def _npy(rng: Rng) -> bytes:
-    types = ("<f4", "<f8", ">f2", "<i8", "|u1", "|b1", "<U5", "|O", "|S0", "<c16", "[('a','<f4')]", "<U0", "<M8[s]", "|V9")
-    shapes = (f"({_count(rng)}, {_count(rng)})", f"({_count(rng)},)", "()", f"({odd_integer(rng)}, 1)", "(-1, 4)", "(2**9,)")
+    types = (
+        "<f4",
+        "<f8",
+        ">f2",
+        "<i8",
+        "|u1",
+        "|b1",
+        "<U5",
+        "|O",
+        "|S0",
+        "<c16",
+        "[('a','<f4')]",
+        "<U0",
+        "<M8[s]",
+        "|V9",
+    )
+    shapes = (
+        f"({_count(rng)}, {_count(rng)})",
+        f"({_count(rng)},)",
+        "()",
+        f"({odd_integer(rng)}, 1)",
+        "(-1, 4)",
+        "(2**9,)",
+    )
     shape, kind = shapes[int(rng.integers(len(shapes)))], types[int(rng.integers(len(types)))]
     quoted = kind if kind.startswith("[") else repr(kind)
     order = (True, False, 1)[int(rng.integers(3))]
@@ -145,7 +167,13 @@ def _link(file: Any, group: Any, key: str, rng: Rng) -> None:
     other = f"{KEPT}-other.h5"
     with h5py.File(Path(file.filename).parent / other, "w") as secret:
         secret["x"] = np.full((4, 2), SECRET, np.float32)
-    links = (h5py.ExternalLink(other, "x"), h5py.SoftLink("/1.jpg"), h5py.SoftLink(key), h5py.SoftLink("/no"), file["/"])
+    links = (
+        h5py.ExternalLink(other, "x"),
+        h5py.SoftLink("/1.jpg"),
+        h5py.SoftLink(key),
+        h5py.SoftLink("/no"),
+        file["/"],
+    )
     group[key] = links[int(rng.integers(len(links)))]
 
 
@@ -163,13 +191,22 @@ def _many(file: Any, group: Any, key: str, rng: Rng) -> None:
 def _huge(file: Any, group: Any, key: str, rng: Rng) -> None:
     shape = (int(10 ** rng.uniform(2, 9)), int(10 ** rng.uniform(0, 4)))
     chunks = (min(shape[0], 1000), min(shape[1], 1000))
-    group.create_dataset(key, shape, ("<f4", "<f2", "|u1", "<f8")[int(rng.integers(4))], chunks=chunks, compression="gzip")
+    group.create_dataset(
+        key, shape, ("<f4", "<f2", "|u1", "<f8")[int(rng.integers(4))], chunks=chunks, compression="gzip"
+    )
 
 
 def _typed(file: Any, group: Any, key: str, rng: Rng) -> None:
     kinds: tuple[Any, ...] = (
         *(h5py.string_dtype(), h5py.vlen_dtype(np.float32), np.dtype("<c8"), np.dtype([("a", "<f4")]), np.dtype("V7")),
-        *(np.dtype(("<f4", (3,))), h5py.ref_dtype, np.dtype("S9"), h5py.enum_dtype({"a": 1}), np.dtype(">f8"), np.dtype("?")),
+        *(
+            np.dtype(("<f4", (3,))),
+            h5py.ref_dtype,
+            np.dtype("S9"),
+            h5py.enum_dtype({"a": 1}),
+            np.dtype(">f8"),
+            np.dtype("?"),
+        ),
     )
     shape: Any = ((4, 2), (), (0, 2), (2, 0), (4,), (2, 2, 2), None)[int(rng.integers(7))]
     kind = kinds[int(rng.integers(len(kinds)))]

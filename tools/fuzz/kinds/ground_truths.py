@@ -5,16 +5,17 @@ import pickle
 import pickletools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tools.fuzz.kind import Kind, Way
 
 from faemb.benchmark.datasets import checked, open_dataset
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
-from tools.fuzz.kind import Kind, Way
 
 Rng = np.random.Generator
 IMAGES = ["c", "a", "b", "d", "e"]
-LABELS = {
+LABELS: dict[str, Any] = {
     "imlist": IMAGES,
     "qimlist": ["q1", "q2"],
     "gnd": [
@@ -27,7 +28,14 @@ ODD_OPERATIONS = (
     *(b"R", b"b", b"\x81", b"\x92", b"o", b"i", b"2", b"0", b"1", b"(", b".", b"t", b"l", b"d", b"s", b"u", b"a", b"e"),
     *(b"\x94", b"q\x00", b"h\x00", b"r\xff\xff\xff\x7f", b"j\xff\xff\xff\x7f", b"r\x00\x00\x10\x00", b"g0\n", b"p9\n"),
     *(b"}", b"]", b")", b"\x8f", b"\x90", b"\x91", b"N", b"\x88", b"G\x7f\xf8\0\0\0\0\0\0", b"\x8a\x09" + b"\xff" * 9),
-    *(b"\x8b\xff\xff\xff\x7f", b"L9" + b"9" * 5000 + b"L\n", b"T\xff\xff\xff\x7f", b"\x96" + b"\xff" * 8, b"\x97", b"\x98"),
+    *(
+        b"\x8b\xff\xff\xff\x7f",
+        b"L9" + b"9" * 5000 + b"L\n",
+        b"T\xff\xff\xff\x7f",
+        b"\x96" + b"\xff" * 8,
+        b"\x97",
+        b"\x98",
+    ),
     *(b"B\xff\xff\xff\x7f", b"I" + b"1" * 5000 + b"\n", b"F1e999\n", b"V\\ud800\n", b"Pid\n", b"Q", b"\x82\x01"),
 )
 
@@ -81,7 +89,7 @@ def exploding(path: Path, rng: Rng) -> None:
     for _ in range(int(rng.integers(1, 12))):
         value = [value] * width
     place = ("imlist", "qimlist", "gnd", "easy", "bbx")[int(rng.integers(5))]
-    entries = [{**entry, place: value} for entry in LABELS["gnd"] if isinstance(entry, dict)]
+    entries = [{**entry, place: value} for entry in LABELS["gnd"]]
     path.write_bytes(pickle.dumps({**LABELS, "gnd": entries, **({place: value} if place in LABELS else {})}, 4))
 
 
@@ -94,8 +102,31 @@ def words_changed(path: Path, rng: Rng) -> None:
 
 
 _ODD_TEXTS = (
-    *("nan", "inf", "1e308", "-1e308", "1" * 400, "1e400", "0,0,0,0", "9,9,1,1", "nan,0,1,1", "1e308,1e308,1e309,1e309"),
-    *("", "../../x", "/etc/passwd", "a.jpg,a.jpg", "\x1b[2J", "\r", "\0", "\u2028", "é", "x" * 100_000, "a.jpg," * 9999),
+    *(
+        "nan",
+        "inf",
+        "1e308",
+        "-1e308",
+        "1" * 400,
+        "1e400",
+        "0,0,0,0",
+        "9,9,1,1",
+        "nan,0,1,1",
+        "1e308,1e308,1e309,1e309",
+    ),
+    *(
+        "",
+        "../../x",
+        "/etc/passwd",
+        "a.jpg,a.jpg",
+        "\x1b[2J",
+        "\r",
+        "\0",
+        "\u2028",
+        "é",
+        "x" * 100_000,
+        "a.jpg," * 9999,
+    ),
 )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from tools.fuzz.kind import Damage, Kind, Way
+from tools.fuzz.odd import odd_value, tree_text
 
 from faemb import (
     Encoder,
@@ -24,8 +26,6 @@ from faemb import (
 )
 from faemb.component import Component, digest_of
 from faemb.features import HessianAffine
-from tools.fuzz.kind import Damage, Kind, Way
-from tools.fuzz.odd import odd_value, tree_text
 
 Rng = np.random.Generator
 DIMENSION = 6

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from cnn_networks import cells, program, quarters, tokens
 from onnx import helper
-
-from faemb.features.cnn import CnnMap, Network
 from tools.fuzz.kind import Damage, Kind, Way
 from tools.fuzz.kinds.feature_files import SECRET, SECRET_FILE
 from tools.fuzz.odd import json_changed, odd_value
+
+from cnn_networks import cells, program, quarters, tokens
+from faemb.features.cnn import CnnMap, Network
 
 Rng = np.random.Generator
 FILE = "net.onnx"
@@ -32,7 +32,11 @@ class Networks(Kind):
             (target / SECRET_FILE).write_bytes(np.full(4096, SECRET, "<f4").tobytes())
 
     def ways(self, victim: Path) -> Sequence[Way]:
-        return (json_changed,) if victim.suffix == ".json" else (fields_changed, fields_changed, weights_elsewhere, endless)
+        return (
+            (json_changed,)
+            if victim.suffix == ".json"
+            else (fields_changed, fields_changed, weights_elsewhere, endless)
+        )
 
     def read(self, folder: Path) -> None:
         network = Network.open(folder / FILE, threads=1)
@@ -86,7 +90,11 @@ def _odd_scalar(value: Any, rng: Rng) -> Any:
         return rng.bytes(int(rng.integers(0, 30)))
     if isinstance(value, str):
         odd = odd_value(rng)
-        return odd if isinstance(odd, str) and "\ud800" not in odd else ("image", "features", "Loop", "")[int(rng.integers(4))]
+        return (
+            odd
+            if isinstance(odd, str) and "\ud800" not in odd
+            else ("image", "features", "Loop", "")[int(rng.integers(4))]
+        )
     return int(rng.choice([0, 1, 2, 3, 7, 10, 16, 100, 10**6, 2**31 - 1]))
 
 
@@ -105,9 +113,9 @@ def weights_elsewhere(path: Path, rng: Rng) -> None:
         entry = tensor.external_data.add()
         entry.key, entry.value = key, value
     data = model.SerializePartialToString()
-    key, value = b"\x0a\x08location", b"\x12" + bytes([len(place)]) + place.encode()
+    first, second = b"\x0a\x08location", b"\x12" + bytes([len(place)]) + place.encode()
     if rng.random() < 0.5:  # the value before its key
-        data = data.replace(key + value, value + key)
+        data = data.replace(first + second, second + first)
     path.write_bytes(data)
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import PIL.features
 import PIL.Image
+from tools.fuzz.kind import Damage, Kind, Way
+from tools.fuzz.mutations import odd_integer
 
 from faemb.features import HessianAffine
 from faemb.features.image import read_image
 from pictures import pixels
-from tools.fuzz.kind import Damage, Kind, Way
-from tools.fuzz.mutations import odd_integer
 
 Rng = np.random.Generator
 SIZE = (56, 40)
@@ -73,7 +73,9 @@ def png_changed(path: Path, rng: Rng) -> None:
         elif chance < 0.3:
             content = zlib.compress(bytes(int(10 ** rng.uniform(0, 8))))
         elif chance < 0.5:
-            kind = (b"tRNS", b"PLTE", b"iCCP", b"zTXt", b"iTXt", b"eXIf", b"acTL", b"fcTL", b"fdAT")[int(rng.integers(9))]
+            kind = (b"tRNS", b"PLTE", b"iCCP", b"zTXt", b"iTXt", b"eXIf", b"acTL", b"fcTL", b"fdAT")[
+                int(rng.integers(9))
+            ]
         elif chance < 0.8:
             content = rng.bytes(int(rng.integers(0, 40)))
         else:
@@ -150,7 +152,9 @@ def tiff_changed(path: Path, rng: Rng) -> None:
             return
         field = int(rng.integers(4))
         if field == 0:
-            value = int(rng.choice([256, 257, 258, 259, 262, 273, 277, 278, 279, 284, 317, 322, 323, 324, 330, 339, 347]))
+            value = int(
+                rng.choice([256, 257, 258, 259, 262, 273, 277, 278, 279, 284, 317, 322, 323, 324, 330, 339, 347])
+            )
             struct.pack_into("<H", data, entry, value)
         elif field == 1:
             struct.pack_into("<H", data, entry + 2, int(rng.integers(0, 19)))
@@ -168,7 +172,7 @@ def gif_changed(path: Path, rng: Rng) -> None:
         width, height = _odd_sides(56, 40, rng)
         start = 6 if rng.random() < 0.5 or frame < 0 or frame + 9 > len(data) else frame + 5
         struct.pack_into("<HH", data, start, width % 2**16, height % 2**16)
-        if rng.random() < 0.3 and 0 <= frame:
+        if rng.random() < 0.3 and frame >= 0:
             data[frame:frame] = data[frame:-1] * int(10 ** rng.uniform(0, 2))
     path.write_bytes(bytes(data))
 

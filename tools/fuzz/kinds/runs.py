@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.fuzz import ROOT
+from tools.fuzz.kind import Kind, Way
+from tools.fuzz.odd import json_changed
+
 from faemb.benchmark.run import Run
 from faemb.cli.console import table_text
 from faemb.pages.leaderboard import leaderboard
 from faemb.pages.report import markdown, terminal_table
 from made_up_runs import run
-from tools.fuzz import ROOT
-from tools.fuzz.kind import Kind, Way
-from tools.fuzz.odd import json_changed
 
 
 class Runs(Kind):

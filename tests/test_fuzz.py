@@ -1,0 +1,76 @@
+"""The fuzzer finds planted faults of every class, makes the same inputs again, and a short run finds none in faemb."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tools.fuzz.mutations import changed
+from tools.fuzz.odd import tree_text
+
+ROOT = Path(__file__).parent.parent
+EXPECTED = {
+    "sound": None,
+    "accepting": None,
+    "crash": "crash",
+    "exit": "crash",
+    "hang": "hang",
+    "memory": "memory",
+    "unbounded": "traceback",
+    "traceback": "traceback",
+    "lines": "message",
+    "unforeseen": "message",
+    "misread": "silent damage",
+    "warning": "warning",
+    "outside": "outside",
+    "program": "outside",
+    "temporary": "left behind",
+}
+INPUTS = 10
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are those of Linux")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """In a new interpreter: a fuzzer forks, and this process has threads and checks of types."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600)  # noqa: S603
+
+
+def fuzz(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run("-m", "tools.fuzz", *arguments)
+
+
+def test_planted_faults_are_found_and_sound_readers_are_not_blamed(tmp_path: Path) -> None:
+    ended = run(ROOT / "tests" / "planted_faults.py", tmp_path / "work", *EXPECTED)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout) == EXPECTED
+
+
+def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("pillow_heif")
+    ended = fuzz("--inputs", INPUTS, "--jobs", 1, "--work", tmp_path, "--keep", tmp_path / "findings")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "0 findings" in ended.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["findings"]
+
+
+def test_bytes_depend_on_the_seed_alone() -> None:
+    data, donor = bytes(range(200)), b"another file" * 9
+    made = [[changed(data, donor, np.random.default_rng([seed, number])) for number in range(50)] for seed in (1, 1, 2)]
+    assert made[0] == made[1] != made[2]
+    assert all(each != data for each in made[0])
+
+
+def test_nothing_is_left_of_an_empty_file_but_a_donor() -> None:
+    assert changed(b"", b"another file", np.random.default_rng(0))
+
+
+def test_trees_with_odd_values_are_texts_that_readers_can_parse() -> None:
+    tree = {"settings": {"n": 1, "parts": [1, 2, {"a": None}]}}
+    texts = [tree_text(tree, np.random.default_rng(number)) for number in range(100)]
+    assert len(set(texts)) > 50
+    assert all(text != json.dumps(tree) for text in texts[:20])
