@@ -18,7 +18,7 @@ from tools.fuzz.process import Limits
 from faemb.errors import InputError
 
 LIMITS = Limits(seconds=2, memory=10_000_000, margin=20_000_000, most=600_000_000)
-INPUTS = 3
+INPUTS = 2
 
 
 class Planted(Kind):

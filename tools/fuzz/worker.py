@@ -137,9 +137,8 @@ def _outcome(kind: Kind, folder: Path) -> Outcome:
     except Damage as error:
         return Outcome(DAMAGE, str(error), str(error))
     except BaseException as error:  # also SystemExit, and panics of libraries in Rust
-        frames = frames_of((frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__))
         text = "".join(traceback.format_exception(error, limit=-12))[-4000:]
-        return Outcome(TRACEBACK, " < ".join([type(error).__name__, *reversed(frames[-_INNERMOST:])]), text)
+        return Outcome(TRACEBACK, " < ".join([type(error).__name__, *_raised_at(error)]), text)
     return Outcome(ACCEPTED)
 
 
@@ -148,9 +147,26 @@ def _refusal(error: FaembError) -> Outcome:
     with redirect_stderr(io.StringIO()) as printed:
         warning(str(error))
     line = printed.getvalue().removesuffix("\n")
-    if _CONTROL.search(line) or _UNEXPECTED in line or not line:
-        return Outcome(MESSAGE, _without_numbers(line)[:80], repr(line)[:2000])
+    fault = _fault_of(line)
+    if fault:
+        return Outcome(MESSAGE, " < ".join([fault, *_raised_at(error)]), repr(line)[:2000])
     return Outcome(REFUSED, detail=line[:300])
+
+
+def _fault_of(line: str) -> str:
+    if not line:
+        return "an empty message"
+    if "\n" in line:
+        return "several lines"
+    if _CONTROL.search(line):
+        return "control characters"
+    return "an error that nobody has foreseen" if _UNEXPECTED in line else ""
+
+
+def _raised_at(error: BaseException) -> list[str]:
+    """The innermost places in the package, as file:line."""
+    places = ((frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__))
+    return list(reversed(frames_of(places)[-_INNERMOST:]))
 
 
 def _side_effects(guard: Guard, place: Place, warned: list[warnings.WarningMessage]) -> Outcome | None:

@@ -138,65 +138,64 @@ def _count(rng: Rng) -> int:
 
 
 def hdf5_changed(path: Path, rng: Rng) -> None:
-    """One dataset or group that HDF5 allows and hloc never writes."""
+    """One dataset or group that HDF5 allows and hloc never writes, in the place of one that it does write."""
     change = _HDF5[int(rng.integers(len(_HDF5)))]
     with h5py.File(path, "a") as file:
         group = file[("1.jpg", "db/2.jpg")[int(rng.integers(2))]]
         keys = ("keypoints", "descriptors", "scores", "frames", "image_size")
         key = keys[int(rng.integers(len(keys)))]
-        if key in group:
-            del group[key]
-        change(file, group, key, rng)
+        shape = group[key].shape
+        del group[key]
+        change(group, key, shape, rng)
 
 
-def _external(file: Any, group: Any, key: str, rng: Rng) -> None:
-    places = (SECRET_FILE, str(Path(file.filename).parent / SECRET_FILE), "/etc/passwd", "/dev/zero")
-    group.create_dataset(key, (4, 2), "<f4", external=[(places[int(rng.integers(4))], 0, 4096)])
+def _external(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
+    places = (SECRET_FILE, str(_secret_beside(group)), "/etc/passwd", "/dev/zero")
+    group.create_dataset(key, shape, "<f4", external=[(places[int(rng.integers(4))], 0, 4096)])
 
 
-def _virtual(file: Any, group: Any, key: str, rng: Rng) -> None:
-    other = f"{KEPT}-other.h5"
-    with h5py.File(Path(file.filename).parent / other, "w") as secret:
-        secret["x"] = np.full((4, 2), SECRET, np.float32)
-    layout = h5py.VirtualLayout((4, 2), "<f4")
-    layout[:] = h5py.VirtualSource(other, "x", (4, 2))
+def _virtual(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
+    layout = h5py.VirtualLayout(shape, "<f4")
+    layout[...] = h5py.VirtualSource(_another_file(group, shape), "x", shape)
     group.create_virtual_dataset(key, layout)
 
 
-def _link(file: Any, group: Any, key: str, rng: Rng) -> None:
-    other = f"{KEPT}-other.h5"
-    with h5py.File(Path(file.filename).parent / other, "w") as secret:
-        secret["x"] = np.full((4, 2), SECRET, np.float32)
-    links = (
-        h5py.ExternalLink(other, "x"),
-        h5py.SoftLink("/1.jpg"),
-        h5py.SoftLink(key),
-        h5py.SoftLink("/no"),
-        file["/"],
-    )
+def _link(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
+    outside = h5py.ExternalLink(_another_file(group, shape), "x")
+    links = (outside, outside, h5py.SoftLink("/1.jpg"), h5py.SoftLink(key), h5py.SoftLink("/no"), group.file["/"])
     group[key] = links[int(rng.integers(len(links)))]
 
 
-def _deep(file: Any, group: Any, key: str, rng: Rng) -> None:
+def _another_file(group: Any, shape: tuple[int, ...]) -> str:
+    path = _secret_beside(group).with_suffix(".h5")
+    with h5py.File(path, "w") as secret:
+        secret["x"] = np.full(shape, SECRET, np.float32)
+    return path.name
+
+
+def _secret_beside(group: Any) -> Path:
+    return Path(group.file.filename).parent / SECRET_FILE
+
+
+def _deep(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
     for _ in range(int(10 ** rng.uniform(1, 3.3))):
         group = group.create_group("a")
     group[key] = np.zeros((2, 2), np.float32)
 
 
-def _many(file: Any, group: Any, key: str, rng: Rng) -> None:
+def _many(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
     for number in range(int(10 ** rng.uniform(1, 3))):
-        file[f"many/{number}/keypoints"] = group
+        group.file[f"many/{number}/keypoints"] = group
 
 
-def _huge(file: Any, group: Any, key: str, rng: Rng) -> None:
-    shape = (int(10 ** rng.uniform(2, 9)), int(10 ** rng.uniform(0, 4)))
-    chunks = (min(shape[0], 1000), min(shape[1], 1000))
-    group.create_dataset(
-        key, shape, ("<f4", "<f2", "|u1", "<f8")[int(rng.integers(4))], chunks=chunks, compression="gzip"
-    )
+def _huge(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
+    huge = (int(10 ** rng.uniform(2, 9)), int(10 ** rng.uniform(0, 4)))
+    chunks = (min(huge[0], 1000), min(huge[1], 1000))
+    kind = ("<f4", "<f2", "|u1", "<f8")[int(rng.integers(4))]
+    group.create_dataset(key, huge, kind, chunks=chunks, compression="gzip")
 
 
-def _typed(file: Any, group: Any, key: str, rng: Rng) -> None:
+def _typed(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
     kinds: tuple[Any, ...] = (
         *(h5py.string_dtype(), h5py.vlen_dtype(np.float32), np.dtype("<c8"), np.dtype([("a", "<f4")]), np.dtype("V7")),
         *(
@@ -208,18 +207,18 @@ def _typed(file: Any, group: Any, key: str, rng: Rng) -> None:
             np.dtype("?"),
         ),
     )
-    shape: Any = ((4, 2), (), (0, 2), (2, 0), (4,), (2, 2, 2), None)[int(rng.integers(7))]
+    odd: Any = (shape, shape, (), (0, 2), (2, 0), (4,), (2, 2, 2), None)[int(rng.integers(8))]
     kind = kinds[int(rng.integers(len(kinds)))]
-    group[key] = h5py.Empty(kind) if shape is None else group.create_dataset(None, shape, kind)
+    group[key] = h5py.Empty(kind) if odd is None else group.create_dataset(None, odd, kind)
 
 
-def _value(file: Any, group: Any, key: str, rng: Rng) -> None:
+def _value(group: Any, key: str, shape: tuple[int, ...], rng: Rng) -> None:
     odd = odd_value(rng)
     number = odd if isinstance(odd, int | float) and abs(odd) < 2**63 else -1
-    group[key] = np.full((int(rng.integers(0, 4)), 2), number)
+    group[key] = np.full(shape if rng.random() < 0.5 else (int(rng.integers(0, 4)), 2), number)
     group.attrs["fingerprint"] = np.bytes_(str(odd)[:100].encode(errors="replace") or b"x")
 
 
-_HDF5: tuple[Callable[[Any, Any, str, Rng], None], ...] = (
+_HDF5: tuple[Callable[[Any, str, tuple[int, ...], Rng], None], ...] = (
     *(_external, _virtual, _link, _deep, _many, _huge, _huge, _typed, _typed, _value),
 )
