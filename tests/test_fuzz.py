@@ -8,8 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tools.fuzz.driver import maker
+from tools.fuzz.findings import Findings
+from tools.fuzz.kinds.runs import Runs
 from tools.fuzz.mutations import changed
 from tools.fuzz.odd import tree_text
+from tools.fuzz.worker import Begun, Outcome
+
+import made_up_runs
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {
@@ -56,6 +62,48 @@ def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "0 findings" in ended.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["findings"]
+
+
+def test_an_input_depends_on_the_seed_and_its_number_alone(tmp_path: Path) -> None:
+    kind = Runs()
+    kind.prepare(folder := new(tmp_path / "seeds" / kind.name))
+    assert len(list(folder.iterdir())) == 3
+    for number in range(5):
+        labels = [maker(kind, tmp_path, 7, number)(tmp_path / f"{which}-{number}") for which in ("one", "again")]
+        assert labels[0] == labels[1]
+        assert contents(tmp_path / f"one-{number}") == contents(tmp_path / f"again-{number}")
+    assert contents(tmp_path / "one-0") != contents(tmp_path / "one-1")
+
+
+def test_a_finding_that_was_corrected_is_read_again_without_a_fault(tmp_path: Path) -> None:
+    stored = Findings(tmp_path / "findings")
+    begun, outcome = Begun(0, "a run", 1), Outcome("crash", "SIGSEGV", "in a library")
+    stored.add("runs", 0, begun, outcome, lambda folder: made_up_runs.run().save(new(folder)))
+    (name,) = stored.all
+    ended = fuzz("--again", tmp_path / "findings" / name)
+    assert ended.returncode == 0, ended.stderr
+    assert "runs, crash, 1 times: SIGSEGV" in ended.stdout
+    assert "now: accepted" in ended.stdout
+
+
+def test_only_the_smallest_input_of_a_finding_is_kept(tmp_path: Path) -> None:
+    stored = Findings(tmp_path)
+    for size in (30, 10, 20):
+        outcome = Outcome("crash", "SIGSEGV", "in a library")
+        stored.add("runs", 0, Begun(size, "a run", size), outcome, lambda folder: new(folder))
+    (finding,) = stored.all.values()
+    assert (finding.size, finding.number, finding.times) == (10, 10, 3)
+    assert Findings(tmp_path).all == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def new(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_bytes_depend_on_the_seed_alone() -> None:

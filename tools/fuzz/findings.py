@@ -33,9 +33,13 @@ class Finding:
 
 
 class Findings:
+    """Findings of one run; those of earlier runs in the same folder are deleted."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: dict[str, Finding] = {}
+        for earlier in folder.glob(f"*/{ABOUT}"):
+            shutil.rmtree(earlier.parent)
 
     def add(self, kind: str, seed: int, begun: Begun, outcome: Outcome, make: Callable[[Path], object]) -> None:
         """`make` writes the input to a folder; it is called if this is the smallest input of its finding so far."""
