@@ -100,11 +100,16 @@ class Driver:
         for kind in self.kinds.values():
             prepare(kind, self.work)
         self._began = time.monotonic()
-        while self._fill() or self._running:
-            for told in wait([batch.told for batch in self._running], timeout=1):
-                self._hear(next(batch for batch in self._running if batch.told is told))
-            self._stop_those_that_are_stuck()
-            progress(self, self._time_left())
+        try:
+            while self._fill() or (self._running and self._time_left()):
+                for told in wait([batch.told for batch in self._running], timeout=1):
+                    self._hear(next(batch for batch in self._running if batch.told is told))
+                self._stop_those_that_are_stuck()
+                progress(self, self._time_left())
+        finally:
+            for batch in self._running:  # the time is over
+                batch.process.kill()
+                self._add_time(batch)
 
     # Starting.
 
@@ -198,6 +203,9 @@ class Driver:
                 batch.kind, begun, Outcome(LEFT, "a process", f"inputs {batch.numbers[0]} to {batch.numbers[-1]}")
             )
         self._left[batch.kind.name] += batch.numbers[batch.ended :]
+        self._add_time(batch)
+
+    def _add_time(self, batch: _Batch) -> None:
         self.counts[batch.kind.name].seconds += time.monotonic() - batch.started
 
     def _stop_those_that_are_stuck(self) -> None:
