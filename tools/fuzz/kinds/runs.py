@@ -1,14 +1,15 @@
 """Runs of benchmarks (run.json), read as leaderboards and reports."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
 from tools.fuzz import ROOT
 from tools.fuzz.kind import Kind, Way
 from tools.fuzz.odd import json_changed
 
 from faemb.benchmark.run import Run
-from faemb.cli.console import table_text
 from faemb.pages.leaderboard import leaderboard
 from faemb.pages.report import markdown, terminal_table
 from made_up_runs import run
@@ -33,4 +34,4 @@ class Runs(Kind):
         leaderboard([folder])
         loaded = Run.load(folder)
         markdown(loaded)
-        table_text(terminal_table(loaded))
+        Console(file=io.StringIO()).print(terminal_table(loaded))
