@@ -41,6 +41,7 @@ def _sound(folder: Path) -> None:
 
 def _accepting(folder: Path) -> None:
     bytearray(1_000_000)
+    warnings.warn("overflow encountered in matmul", RuntimeWarning, stacklevel=1)
 
 
 def _crash(folder: Path) -> None:
@@ -80,7 +81,7 @@ def _misread(folder: Path) -> None:
 
 
 def _warning(folder: Path) -> None:
-    warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+    warnings.warn("old", DeprecationWarning, stacklevel=1)
 
 
 def _outside(folder: Path) -> None:

@@ -28,6 +28,8 @@ NOT_MADE = "not made"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNEXPECTED = "please report"
 """Part of the sentences that stand for an error which nobody has foreseen."""
+_FLOATING_POINT = "overflow|underflow|invalid value|divide by zero"
+"""Damaged numbers are numbers: what is computed from them may overflow, and says so."""
 _INNERMOST = 3
 """Places in the package by which two tracebacks are told apart."""
 _OF_LIBRARIES = (".ses",)
@@ -109,6 +111,7 @@ def examine(kind: Kind, begun: Begun, place: Place, limits: Limits, watch: Watch
         limited(limits, watch.trace),
     ):
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", _FLOATING_POINT, RuntimeWarning)
         outcome = _outcome(kind, place.input)
     seconds, memory = time.monotonic() - start, peak.taken()
     if not outcome.is_finding:
