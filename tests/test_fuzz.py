@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tools.fuzz.driver import maker
 from tools.fuzz.findings import Findings
-from tools.fuzz.kind import Kind, Way
+from tools.fuzz.kind import Kind, Way, maker
 from tools.fuzz.mutations import changed
 from tools.fuzz.odd import json_changed, tree_text
 from tools.fuzz.worker import Begun, Outcome
@@ -88,9 +87,9 @@ def test_a_short_run_finds_nothing(tmp_path: Path) -> None:
 
 def test_an_input_depends_on_the_seed_and_its_number_alone(tmp_path: Path) -> None:
     kind = Texts()
-    kind.prepare(new(tmp_path / "seeds" / kind.name))
+    kind.prepare(seeds := new(tmp_path / "seeds"))
     for number in range(20):
-        labels = [maker(kind, tmp_path, 7, number)(tmp_path / f"{which}-{number}") for which in ("one", "again")]
+        labels = [maker(kind, seeds, 7, number)(tmp_path / f"{which}-{number}") for which in ("one", "again")]
         assert labels[0] == labels[1]
         assert contents(tmp_path / f"one-{number}") == contents(tmp_path / f"again-{number}")
     assert contents(tmp_path / "one-0") != contents(tmp_path / "one-1")

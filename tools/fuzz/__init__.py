@@ -7,6 +7,7 @@ kind depends on the seed of the run and on i alone, so that a finding can be mad
     mutations.py, odd.py   changes that know no format; values that no writer writes
     process.py, guard.py   limits of a process: memory, time, folders that it may write to
     worker.py, driver.py   a batch of inputs in one process; batches of all kinds until the time is over
+    forked.py              other processes: seeds, single inputs, why a process has ended
     findings.py, report.py what was found, the smallest input of each; one page about the run
 """
 

@@ -10,8 +10,9 @@ from pathlib import Path
 for _threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")  # before NumPy is imported: threads do not survive a fork
 
-from tools.fuzz.driver import Driver, Plan, again  # noqa: E402
+from tools.fuzz.driver import Driver, Plan  # noqa: E402
 from tools.fuzz.findings import INPUT, Findings, load  # noqa: E402
+from tools.fuzz.forked import again  # noqa: E402
 from tools.fuzz.kinds import KINDS  # noqa: E402
 from tools.fuzz.process import Limits  # noqa: E402
 from tools.fuzz.report import Shown, about, report  # noqa: E402

@@ -1,44 +1,21 @@
 """Batches of inputs of all kinds in limited processes: each kind gets the same time, each input its number."""
 
-import os
-import re
-import signal
-import subprocess
 import time
-import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import numpy as np
 from tools.fuzz.findings import Findings
-from tools.fuzz.kind import Kind, make
+from tools.fuzz.forked import FORK, death, kill_group, made_apart, prepare
+from tools.fuzz.kind import Kind, maker
 from tools.fuzz.process import Limits
-from tools.fuzz.worker import (
-    ACCEPTED,
-    CRASH,
-    HANG,
-    LEFT,
-    NOT_MADE,
-    REFUSED,
-    Begun,
-    Maker,
-    Outcome,
-    Place,
-    frames_of,
-    run,
-)
+from tools.fuzz.worker import ACCEPTED, LEFT, NOT_MADE, REFUSED, Begun, Outcome, Place, run
 
 BATCH = 100
 """Inputs for one process: few enough that nothing grows, enough that its start costs little."""
-_FORK = get_context("fork")
-_TIME_IS_OVER = "Timeout ("
-"""How faulthandler begins the stack of a process that it ends."""
 
 
 @dataclass
@@ -98,7 +75,7 @@ class Driver:
     def run(self, progress: Callable[["Driver", float], None]) -> None:
         """`progress` gets the time left, or the part of the inputs that is left."""
         for kind in self.kinds.values():
-            prepare(kind, self.work)
+            prepare(kind, self._seeds(kind))
         self._began = time.monotonic()
         try:
             while self._fill() or (self._running and self._time_left()):
@@ -112,6 +89,9 @@ class Driver:
                 self._add_time(batch)
 
     # Starting.
+
+    def _seeds(self, kind: Kind) -> Path:
+        return self.work / "seeds" / kind.name
 
     def _time_left(self) -> float:
         if self.plan.seconds is None:
@@ -150,9 +130,9 @@ class Driver:
     def _started(self, kind: Kind, numbers: list[int]) -> _Batch:
         free = next(n for n in range(self.plan.jobs) if not any(b.place.root.name == f"job{n}" for b in self._running))
         place = Place(self.work / f"job{free}")
-        ours, theirs = _FORK.Pipe(duplex=False)
-        makers = [(number, maker(kind, self.work, self.plan.seed, number)) for number in numbers]
-        process = _FORK.Process(target=run, args=(kind, makers, place, self.plan.limits, theirs))
+        ours, theirs = FORK.Pipe(duplex=False)
+        makers = [(number, maker(kind, self._seeds(kind), self.plan.seed, number)) for number in numbers]
+        process = FORK.Process(target=run, args=(kind, makers, place, self.plan.limits, theirs))
         process.start()
         theirs.close()
         now = time.monotonic()
@@ -180,8 +160,8 @@ class Driver:
 
     def _keep(self, kind: Kind, begun: Begun, outcome: Outcome) -> None:
         if outcome.is_finding:
-            again = maker(kind, self.work, self.plan.seed, begun.number)
-            make_again = partial(_apart, again) if outcome.result != NOT_MADE else Path.mkdir
+            again = maker(kind, self._seeds(kind), self.plan.seed, begun.number)
+            make_again = partial(made_apart, again) if outcome.result != NOT_MADE else Path.mkdir
             self.findings.add(kind.name, self.plan.seed, begun, outcome, make_again)
 
     def _end(self, batch: _Batch) -> None:
@@ -189,6 +169,7 @@ class Driver:
         self._running.remove(batch)
         batch.process.join()
         batch.told.close()
+        strays = kill_group(batch.process.pid)
         if batch.current is not None:
             code, limits = batch.process.exitcode, self.plan.limits
             self._record(batch, batch.current, death(code, batch.place, limits, stuck=batch.stuck))
@@ -197,7 +178,7 @@ class Driver:
                 f"the fuzzer itself failed on {batch.kind.name} number {batch.numbers[batch.ended]}: exit code "
                 f"{batch.process.exitcode}; {batch.place.trace.read_text()[-2000:]}"
             )
-        elif _has_strays(batch.process.pid):
+        elif strays:
             begun = Begun(batch.numbers[0], "a process after the batch", 0)
             self._keep(
                 batch.kind, begun, Outcome(LEFT, "a process", f"inputs {batch.numbers[0]} to {batch.numbers[-1]}")
@@ -213,74 +194,4 @@ class Driver:
         for batch in self._running:
             if time.monotonic() - batch.heard > 3 * self.plan.limits.seconds:
                 batch.stuck = True
-                batch.process.kill()
-
-
-def prepare(kind: Kind, work: Path) -> Path:
-    """The seeds of a kind, made in a process of its own, since threads of libraries do not survive a fork."""
-    seeds = work / "seeds" / kind.name
-    if not seeds.exists():
-        seeds.mkdir(parents=True)
-        _in_a_process(partial(kind.prepare, seeds), f"the seeds of {kind.name} were not made")
-    return seeds
-
-
-def maker(kind: Kind, work: Path, seed: int, number: int) -> Maker:
-    """Makes the input of this number, which depends on nothing else."""
-    rng = np.random.default_rng([seed, zlib.crc32(kind.name.encode()), number])
-    return lambda folder: make(kind, work / "seeds" / kind.name, folder, rng)
-
-
-def death(code: int | None, place: Place, limits: Limits, *, stuck: bool = False) -> Outcome:
-    """Why a process has ended while it read an input; its stack says where."""
-    trace = place.trace.read_text(errors="replace")
-    frames = frames_of(re.findall(r'File "([^"]+)", line (\d+)', trace))
-    if stuck or trace.startswith(_TIME_IS_OVER):
-        files = [frame.split(":")[0] for frame in frames[:1]]  # the line changes from input to input
-        return Outcome(HANG, f"more than {limits.seconds:g} s in {files}", trace, seconds=limits.seconds)
-    ended = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-    return Outcome(CRASH, f"{ended} {frames[:1]}", trace)
-
-
-def _apart(make_input: Maker, folder: Path) -> None:
-    _in_a_process(partial(make_input, folder), "an input could not be made again")
-
-
-def _in_a_process(work: Callable[..., object], fault: str) -> None:
-    process = _FORK.Process(target=work)
-    process.start()
-    process.join()
-    if process.exitcode:
-        raise RuntimeError(fault)
-
-
-def _has_strays(group: int | None) -> bool:
-    """Whether processes of a worker have outlived it; they are killed."""
-    if not group:  # 0 would be this process and those beside it
-        return False
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def again(kind: Kind, folder: Path, work: Path, limits: Limits) -> Outcome:
-    """Read one input that was kept."""
-    place = Place(work / "again")
-    ours, theirs = _FORK.Pipe(duplex=False)
-    process = _FORK.Process(target=run, args=(kind, [(0, partial(copied, folder))], place, limits, theirs))
-    process.start()
-    theirs.close()
-    process.join()
-    messages = []
-    with suppress(EOFError):
-        while True:
-            messages.append(ours.recv())
-    return messages[-1] if isinstance(messages[-1], Outcome) else death(process.exitcode, place, limits)
-
-
-def copied(folder: Path, target: Path) -> str:
-    """Pipes and holes of sparse files are copied as such, which shutil cannot do."""
-    subprocess.run(["cp", "-a", "--sparse=always", folder, target], check=True)  # noqa: S607
-    return folder.name
+                kill_group(batch.process.pid)

@@ -1,6 +1,7 @@
 """One kind of input: valid examples, changes that know the format, and the reader that must bear them."""
 
 import shutil
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,12 @@ class Kind(ABC):
     def ways(self, victim: Path) -> Sequence[Way]:
         """Changes that know the format of a file."""
         return ()
+
+
+def maker(kind: Kind, seeds: Path, seed: int, number: int) -> Callable[[Path], str]:
+    """Makes the input of this number, which depends on the seed of the run and on nothing else."""
+    rng = np.random.default_rng([seed, zlib.crc32(kind.name.encode()), number])
+    return lambda folder: make(kind, seeds, folder, rng)
 
 
 def make(kind: Kind, seeds: Path, folder: Path, rng: np.random.Generator) -> str:
