@@ -18,6 +18,8 @@ from faemb.runtime.limits import MEMORY, SECONDS
 class Limits:
     seconds: float = 10.0
     """Longest time for one input."""
+    item_seconds: float = 2.0
+    """The deadline that readers are given for one item."""
     memory: int = 200_000_000
     """The budget that readers are given for one item."""
     margin: int = 150_000_000
@@ -35,7 +37,7 @@ def confine(limits: Limits, trace: IO[str]) -> None:
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     sys.dont_write_bytecode = True  # modules that are imported late are not written outside the input's folder
-    os.environ |= {MEMORY: str(limits.memory), SECONDS: str(limits.seconds / 2)}
+    os.environ |= {MEMORY: str(limits.memory), SECONDS: str(limits.item_seconds)}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     most = _status("VmData") + limits.most
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
