@@ -10,7 +10,7 @@ from tools.fuzz.kind import Kind, Way
 from tools.fuzz.odd import json_changed
 
 from faemb.benchmark.run import Run
-from faemb.pages.leaderboard import leaderboard
+from faemb.cli.benchmark import leaderboard
 from faemb.pages.report import markdown, terminal_table
 from made_up_runs import run
 
@@ -31,7 +31,7 @@ class Runs(Kind):
         return (json_changed,)
 
     def read(self, folder: Path) -> None:
-        leaderboard([folder])
+        leaderboard([folder], folder / "page.html", quiet=True)
         loaded = Run.load(folder)
         markdown(loaded)
         Console(file=io.StringIO()).print(terminal_table(loaded))
