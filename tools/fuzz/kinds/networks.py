@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,8 @@ def _change_field(message: Any, rng: Rng) -> None:
     elif rng.random() < 0.1:
         message.ClearField(field.name)
     else:
-        setattr(message, field.name, _odd_scalar(value, rng))
+        with suppress(ValueError):  # a number that an enumeration does not have
+            setattr(message, field.name, _odd_scalar(value, rng))
 
 
 def _odd_scalar(value: Any, rng: Rng) -> Any:

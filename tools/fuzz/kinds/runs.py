@@ -2,8 +2,10 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import typer
 from rich.console import Console
 from tools.fuzz import ROOT
 from tools.fuzz.kind import Kind, Way
@@ -31,7 +33,8 @@ class Runs(Kind):
         return (json_changed,)
 
     def read(self, folder: Path) -> None:
-        leaderboard([folder], folder / "page.html", quiet=True)
+        with suppress(typer.Exit):  # no run of several could be used, as the command has said
+            leaderboard([folder], folder / "page.html", quiet=True)
         loaded = Run.load(folder)
         markdown(loaded)
         Console(file=io.StringIO()).print(terminal_table(loaded))
