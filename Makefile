@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # One worker per core, 8 at most; each takes a run of neighbouring tests, so that fixtures of a module are mostly made once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 
-.PHONY: demo test test-torch coverage lint bench docs wheel release-check clean
+.PHONY: demo test test-torch coverage lint bench fuzz docs wheel release-check clean
 
 demo: $(VENV)/.ready
 	$(BIN)/faemb demo --out build/demo
@@ -29,6 +29,12 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks
+
+# Damaged input for every reader, on all cores; findings and a report in build/fuzz/findings. SEED=1 makes other inputs.
+SECONDS ?= 600
+SEED    ?= 0
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m tools.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
