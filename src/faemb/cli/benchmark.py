@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.console import Live, result, table_text, warning
+from faemb.cli.console import Live, result, table_lines, warning
 from faemb.cli.options import (
     PUBLISHED,
     Device,
@@ -110,7 +110,7 @@ def benchmark(
 def _run_lines(run: "Run", written: Iterable[Path]) -> Iterator[str]:
     from faemb.pages.report import terminal_table
 
-    yield table_text(terminal_table(run))
+    yield from table_lines(terminal_table(run))
     yield f"written to {', '.join(map(str, written))}"
 
 
@@ -178,7 +178,7 @@ def _list_kinds(name: str | None, output: Output) -> None:
     from faemb.benchmark.datasets import KINDS, kind_named
 
     kinds = list(KINDS.values()) if name is None else [kind_named(name)]
-    output.show([_kind_as_json(kind) for kind in kinds], [table_text(_kinds_table(kinds))])
+    output.show([_kind_as_json(kind) for kind in kinds], table_lines(_kinds_table(kinds)))
 
 
 def _check(folder: Path, kind: str | None, output: Output) -> None:

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
-from faemb.cli.console import result, warning
+from faemb.cli.console import misuse, print_what_python_reports, result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.help import CONTEXT, Command
@@ -19,6 +19,8 @@ from faemb.cli.indexing import add, encode, fit, index, relearn, update
 from faemb.cli.options import FAILED, PARTLY, expanded
 
 STOPPED = 130
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+"""Raised for wrong options and arguments; typer exports only this one of its kinds."""
 EXIT_CODES = {
     0: "success",
     FAILED: "error",
@@ -83,16 +85,26 @@ def _in_options(sentence: str) -> str:
     return sentence
 
 
+def _usage(error: Any) -> str:
+    context = error.ctx
+    if context is None:
+        return ""
+    return f"{context.get_usage()}\nTry '{context.command_path} {context.help_option_names[0]}' for help."
+
+
 def main() -> None:
     """Run the command that is named by the arguments."""
     from faemb.errors import FaembError
 
+    print_what_python_reports()
     try:
-        app(args=sys.argv[1:] or ["--help"])
-    except SystemExit as ended:
-        if ended.code == STOPPED:  # typer has caught the interrupt
+        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)  # typer would print arguments as they are
+        if code == STOPPED:  # typer has caught the interrupt
             warning(_stopped())
-        raise
+        sys.exit(code)
+    except _UsageError as error:
+        misuse(_usage(error), error.format_message())
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         warning(_stopped())
         sys.exit(STOPPED)
