@@ -62,7 +62,7 @@ def test_a_line_is_one_line_of_text(text: str, capfd: pytest.CaptureFixture[str]
 
 
 def test_letters_of_all_languages_stay_as_they_are() -> None:
-    name = "Zoë 写真 фото تصویر می\u200cخواهم 👩\u200d👧 a\u00a0b [1].jpg"
+    name = "Zoë 写真 фото تصویر می\u200cخواهم 👩\u200d👧 a\u00a0b [1].jpg"  # noqa: RUF001
     assert one_line(name) == name
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Shaped, UInt8
 
 from faemb.component import C, Component
 from faemb.errors import FormatError, InputError, NotFittedError
@@ -38,7 +38,7 @@ class Network(Component):
     """
 
     learned = ("program_",)
-    program_: np.ndarray
+    program_: UInt8[np.ndarray, " bytes"]
     transient = ("threads", "providers")
 
     def __init__(
@@ -77,13 +77,17 @@ class Network(Component):
 
     def check_settings(self) -> None:
         """Raise an error for a setting that cannot be used at all, or with this program."""
-        check_preprocessing(self.settings())
+        self.check_loaded()
         if self.threads is not None:
             require_whole("threads", self.threads, 1)
         self.require_fitted()
         fixed = self._session().input_size
         if fixed is not None and self.size is not None and fixed != tuple(self.size):
             raise InputError(f"size is {self.size!r}; this network takes {fixed[0]} x {fixed[1]} only")
+
+    def check_loaded(self) -> None:
+        """The settings alone: the program is checked when it is started."""
+        check_preprocessing(self.settings())
 
     def require_fitted(self) -> None:
         if not self.is_fitted:

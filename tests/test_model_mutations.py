@@ -1,0 +1,99 @@
+"""Models with right checksums and content that nobody has fitted: each is used without fault or refused."""
+
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from faemb import Encoder, FastFAemb, Model, persistence
+from faemb.collection import new_model
+from faemb.errors import FaembError
+from faemb.features.cnn import CnnMap, CnnPatches
+from faemb.presets import NAMES, preset
+from model_mutations import EXAMPLES, examples, mutate, read, use, write
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+MUTATIONS = 40
+"""Of each example; a fuzzer makes more."""
+PATIENCE = 60
+"""Seconds after which a call is taken to hang; it takes milliseconds."""
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return examples(tmp_path_factory.mktemp("models"))
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise AssertionError(f"no end after {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(path: Path) -> str:
+    with patience(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of overflow, where arrays have extreme values
+        try:
+            use(path)
+        except FaembError as error:
+            told = str(error)
+        else:
+            told = ""
+    assert "\n" not in told
+    return told
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_are_valid_and_stay_so_when_they_are_written_again(
+    originals: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    write(tmp_path / "same", *read(originals[name]))
+    assert [outcome(originals[name]), outcome(tmp_path / "same")] == ["", ""]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_mutated_model_is_used_or_refused(originals: dict[str, Path], tmp_path: Path, name: str) -> None:
+    path = tmp_path / "mutated"
+    for number in range(MUTATIONS):
+        what = mutate(originals[name], path, np.random.default_rng([16, number]))
+        try:
+            outcome(path)
+        except Exception as error:
+            raise AssertionError(f"mutation {number}: {what}") from error
+
+
+@pytest.mark.parametrize("kind", [CnnMap, CnnPatches])
+def test_a_mutated_model_with_a_network(tmp_path: Path, kind: type[CnnMap] | type[CnnPatches]) -> None:
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from cnn_networks import cells, network, quarters
+
+    program = network(cells()) if kind is CnnMap else network(quarters(), size=(16, 16))
+    model = Model(kind(program), Encoder(FastFAemb(2))).fit([np.random.default_rng(2).random((40, 3))])
+    persistence.save(model, tmp_path / "original")
+    for number in range(MUTATIONS):
+        mutate(tmp_path / "original", tmp_path / "mutated", np.random.default_rng([17, number]))
+        outcome(tmp_path / "mutated")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_preset_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
+    """Settings alone; fitted ones are in test_persistence.py."""
+    model = new_model(name=name)
+    persistence.save(model, tmp_path / "model")
+    assert Model.load(tmp_path / "model").fingerprint == model.fingerprint
+    persistence.save(preset(name), tmp_path / "encoder")
+    assert Encoder.load(tmp_path / "encoder").fingerprint == preset(name).fingerprint
