@@ -4,6 +4,7 @@
 encodes some descriptors with it. A mutated file is either used without fault, or refused with an error of this package.
 """
 
+import hashlib
 import json
 import math
 import struct
@@ -147,7 +148,7 @@ def _fingerprint(tree: Any, digests: dict[str, str], prefix: str = "") -> str:
             "learned": own | parts,
         }
         text = json.dumps(content, sort_keys=True)
-        return persistence.hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     except Exception:  # whatever was made of the tree
         return ""
 

@@ -16,8 +16,10 @@ from faemb.cli.options import (
     Quiet,
     Variant,
     argument,
+    end,
     flag,
     open_page,
+    report_failed,
     value,
 )
 
@@ -159,19 +161,24 @@ def leaderboard(
 
     Example: faemb leaderboard runs/* --out leaderboard.html
     """
-    from faemb.benchmark.ranking import runs_among
+    from faemb.benchmark.ranking import load_sources, runs_among
     from faemb.pages.document import require_page, save_page
+    from faemb.pages.leaderboard import TITLE
     from faemb.pages.leaderboard import leaderboard as page
 
     require_page(out, overwrite=overwrite)
     found, others = runs_among(runs)
     if others:
         warning(f"passed over what holds no run.json: {', '.join(map(str, others))}")
-    save_page(out, page(found) if title is None else page(found, title=title), overwrite=overwrite)
-    if not quiet:
-        result(f"written to {out}")
-    if show:
-        open_page(out)
+    sources, faults = load_sources(found)
+    report_failed(faults)
+    if sources:
+        save_page(out, page(sources, title=TITLE if title is None else title), overwrite=overwrite)
+        if not quiet:
+            result(f"written to {out}")
+        if show:
+            open_page(out)
+    end(faults, done=bool(sources))
 
 
 def _list_kinds(name: str | None, output: Output) -> None:
