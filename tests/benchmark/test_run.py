@@ -106,6 +106,7 @@ def test_parts_of_the_wrong_kind_are_refused(tmp_path: Path, name: str, value: A
 
 
 HUGE = 10**400
+NO_MEASURES: list[Any] = [1e308, -1e308, HUGE, -HUGE, [[[]]]]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ HUGE = 10**400
         *[("settings", {"a": HUGE}), ("settings", {"a": 1e308}), ("learning", [{"name": "x", "images": HUGE}])],
         ("rows", [{"settings": {"a": 1}, "measures": {"mAP": 1.0}}] * 10_001),
         ("rows", [{"settings": {f"{number}": 1}, "measures": {"mAP": 1.0}} for number in range(600)]),
-        *[("rows", [{"settings": {}, "measures": {"mAP": value}}]) for value in (1e308, -1e308, HUGE, -HUGE, [[[]]])],
+        *[("rows", [{"settings": {}, "measures": {"mAP": value}}]) for value in NO_MEASURES],
         *[("rows", [{"settings": {}, "measures": {}, "seconds": {"fit": x}}]) for x in (math.nan, -1, 1e308, HUGE)],
         *[("rows", [{"settings": {}, "measures": {}, "series": [value]}]) for value in (HUGE, 1e308, "x", None)],
     ],
