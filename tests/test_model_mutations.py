@@ -11,6 +11,8 @@ import pytest
 
 from faemb import Encoder, FastFAemb, Model, persistence
 from faemb.collection import new_model
+from faemb.component import Component
+from faemb.declared import learned_hints, setting_hints
 from faemb.errors import FaembError
 from faemb.features.cnn import CnnMap, CnnPatches
 from faemb.presets import NAMES, preset
@@ -87,6 +89,14 @@ def test_a_mutated_model_with_a_network(tmp_path: Path, kind: type[CnnMap] | typ
     for number in range(MUTATIONS):
         mutate(tmp_path / "original", tmp_path / "mutated", np.random.default_rng([17, number]))
         outcome(tmp_path / "mutated")
+
+
+def test_every_class_declares_its_settings_and_what_it_learns() -> None:
+    known = {name: kind for name, kind in Component.registry.items() if kind.__module__.startswith("faemb.")}
+    assert {"Model", "Encoder", "Network", "Fisher"} <= known.keys()
+    for kind in known.values():
+        assert set(kind.setting_names()) <= set(setting_hints(kind)), kind
+        assert set(kind.learned) == set(learned_hints(kind)), kind
 
 
 @pytest.mark.parametrize("name", NAMES)

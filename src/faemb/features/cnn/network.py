@@ -22,11 +22,14 @@ from faemb.features.cnn.preprocessing import (
     resized,
 )
 from faemb.features.cnn.session import Session
+from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
 # With smaller inputs onnxruntime may end the process instead of raising an error; see Session.
 _CAREFUL_BELOW = 128
+_BYTES_PER_PIXEL = 24
+"""Memory of a network's input: three float32 values as pixels, and again in the network's order."""
 
 
 class Network(Component):
@@ -110,6 +113,8 @@ class Network(Component):
 
     def prepare(self, rgb: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "3 h w"]:
         """The network's input of this width and height, from pixels 0..255."""
+        width, height = size
+        require_memory(_BYTES_PER_PIXEL * width * height, f"an input of {width} x {height} pixels for the network")
         pixels = resized(rgb, size)
         ordered = pixels if self.channels == "rgb" else pixels[..., ::-1]
         mean, std = per_channel(self.mean)[:, None, None], per_channel(self.std)[:, None, None]
