@@ -15,7 +15,7 @@ from faemb.component import Component
 from faemb.declared import learned_hints, setting_hints
 from faemb.errors import FaembError
 from faemb.features.cnn import CnnMap, CnnPatches
-from faemb.presets import NAMES, preset
+from faemb.presets import NAMES, PUBLISHED, preset
 from model_mutations import EXAMPLES, examples, mutate, read, use, write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -29,6 +29,11 @@ PATIENCE = 60
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return examples(tmp_path_factory.mktemp("models"))
+
+
+FAMILIES = {name.rpartition("-")[0]: name for name in PUBLISHED}
+"""One published preset of each method; others differ in their numbers of anchors."""
+FITTED = [("small", None), *((name, variant) for name in FAMILIES.values() for variant in ("paper", "released"))]
 
 
 @contextmanager
@@ -101,9 +106,23 @@ def test_every_class_declares_its_settings_and_what_it_learns() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_is_loaded_as_it_was_saved(tmp_path: Path, name: str) -> None:
-    """Settings alone; fitted ones are in test_persistence.py."""
     model = new_model(name=name)
     persistence.save(model, tmp_path / "model")
     assert Model.load(tmp_path / "model").fingerprint == model.fingerprint
-    persistence.save(preset(name), tmp_path / "encoder")
-    assert Encoder.load(tmp_path / "encoder").fingerprint == preset(name).fingerprint
+
+
+@pytest.mark.parametrize(("name", "variant"), FITTED)
+def test_each_method_is_loaded_as_it_was_fitted(tmp_path: Path, name: str, variant: str | None) -> None:
+    """Few anchors and dimensions, but all stages."""
+    encoder = preset(name, variant, rotation=True)
+    encoder.embedding.n_anchors, encoder.discard_after, encoder.keep = 2, 0, None
+    if hasattr(encoder.embedding, "restarts"):
+        encoder.embedding.restarts = 1
+    if encoder.projection is not None:
+        encoder.projection.dimension = 4
+    if encoder.whitening is not None:
+        encoder.whitening.discard = encoder.whitening.raise_last = 0
+    images = np.random.default_rng(5).random((12, 20, 16))
+    encoder.fit(list(images)).save(tmp_path / "encoder")
+    loaded = Encoder.load(tmp_path / "encoder")
+    np.testing.assert_array_equal(loaded.encode(list(images)), encoder.encode(list(images)))
