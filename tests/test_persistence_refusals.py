@@ -1,7 +1,9 @@
 """Files that are not a model, or not any more: each is refused in one sentence that names it."""
 
 import json
+import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from faemb import Encoder, FastFAemb, Projection, Whitening, persistence
+from faemb import VLAT, Encoder, FastFAemb, HessianAffine, Projection, Rotation, Whitening, persistence
 from faemb.component import Component, digest_of
-from faemb.errors import FormatError
+from faemb.errors import FormatError, InputError
 from faemb.persistence import fingerprint, load, save
 from faemb.whitening import Moments
+from model_mutations import write
 
 
 @pytest.fixture
@@ -63,6 +66,116 @@ def forge(path: Path, tree: Any, *, arrays: dict[str, np.ndarray] | None = None,
     digests = {name: digest_of(array) for name, array in arrays.items()}
     complete.setdefault("checksum", persistence._checksum(complete, digests))
     save_file(arrays, path, metadata=complete)
+
+
+SENSELESS: dict[str, tuple[str, Any, str]] = {
+    "no-tolerance": ("tolerance", None, "tolerance is None; expected a finite number"),
+    "nan": ("power", math.nan, "power is nan; expected a finite number"),
+    "infinite": ("whitening_rows", math.inf, "whitening_rows is inf; expected a finite number"),
+    "huge": ("power", 10**400, r"power is 10+\.\.\.; expected a finite number"),
+    "too-large": ("whitening_rows", 1e308, r"whitening_rows is 1e\+308; expected a number, more than 0"),
+    "negative": ("keep", -1, "keep is -1; expected a whole number, 1 or more"),
+    "huge-count": ("sample", 2**63, "sample is 9223372036854775808; expected a whole number"),
+    "fraction": ("discard_after", 0.5, "discard_after is 0.5; expected a whole number"),
+    "flag": ("seed", True, "seed is True; expected a whole number"),
+    "text": ("pooling", "maximum", "pooling is 'maximum'; expected one of sum, democratic"),
+    "list": ("pooling", ["sum"], r"pooling is \['sum'\]; expected a text"),
+    "long": ("finishing", "x" * 5000, r"finishing is 'x{70,}\.\.\.; expected one of paper"),
+    "number-as-part": ("whitening", 3, "whitening is 3; expected Whitening or null"),
+    "discarded": ("discard_after", 10**6, "discard_after is 1000000, and the vectors have 12 components"),
+    "not-asked": ("projection", None, "projection_ was learned, but projection is not among the settings"),
+}
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    encoder = Encoder(FastFAemb(2), projection=Projection(3), whitening=Whitening(discard=0), rotation=Rotation())
+    return encoder.fit(np.split(np.random.default_rng(1).standard_normal((90, 5)), 9))
+
+
+@pytest.mark.parametrize(("name", "value", "words"), SENSELESS.values(), ids=SENSELESS)
+def test_settings_that_make_no_sense_are_refused(
+    encoder: Encoder, path: Path, name: str, value: Any, words: str
+) -> None:
+    tree, arrays = parts_of(encoder)
+    tree["settings"][name] = value
+    forge(path, tree, arrays=arrays)
+    assert_refused(path, f"does not hold a model .{words}.*it is damaged or was not made by faemb")
+
+
+@pytest.mark.parametrize("order", [0, 3, 2**63, -1])
+def test_an_order_that_would_never_end_is_refused(encoder: Encoder, path: Path, order: int) -> None:
+    tree, arrays = parts_of(encoder)
+    tree["learned"]["embedding_"]["settings"]["order"] = order
+    forge(path, tree, arrays=arrays)
+    assert_refused(path, f"embedding_: order is {order}; expected a whole number")
+
+
+def test_a_part_of_another_kind_is_refused(encoder: Encoder, path: Path) -> None:
+    tree, arrays = parts_of(encoder)
+    tree["learned"]["whitening_"] = parts_of(HessianAffine())[0]
+    forge(path, tree, arrays=arrays)
+    assert_refused(path, "whitening_: it is HessianAffine; expected Whitening or null")
+
+
+@pytest.mark.parametrize("depth", [1, 400, 5000])
+def test_parts_in_parts_are_refused(path: Path, depth: int) -> None:
+    opening = '{"component": "Encoder", "revision": 1, "learned": {}, "settings": {"embedding": '
+    forge(path, opening * depth + json.dumps(parts_of(FastFAemb(2))[0]) + "}}" * depth)
+    assert_refused(
+        path, "reads it differently" if depth == 1 else "embedding: it is Encoder; expected Embedding|recursion"
+    )
+
+
+ARRAYS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray | None], str]] = {
+    "rank": ("embedding_.anchors_", np.ravel, r"embedding_: the array anchors_ has shape \(6,\); expected \(2, d\)"),
+    "count": ("embedding_.anchors_", lambda a: a[:1], r"anchors_ has shape \(1, 3\); expected \(2, d\)"),
+    "length": ("embedding_.anchors_", lambda a: a[:, :2], "projection_ is for vectors of length 3; .* have 2"),
+    "not-alike": ("projection_.mean_", lambda a: a[1:], r"projection_: the array axes_ .* expected \(4, 3\)"),
+    "whitening": ("whitening_.matrix_", lambda a: a[:, 1:], r"whitening_: the array matrix_ .* expected \(kept, 12\)"),
+    "tall": ("whitening_.matrix_", lambda a: np.vstack([a, a]), "expected at most as many rows as columns"),
+    "integers": ("whitening_.mean_", lambda a: a.astype(np.int64), "whitening_.mean_ has type I64; expected F32"),
+    "bytes": ("whitening_.mean_", lambda a: a.astype(np.uint8), "mean_ has type uint8; expected float32 or float64"),
+    "half": ("whitening_.mean_", lambda a: a.astype(np.float16), "mean_ has type F16; expected F32"),
+    "nan": ("rotation_.axes_", lambda a: a * np.nan, "rotation_: the array axes_ has NaN or infinite values"),
+    "infinite": ("rotation_.mean_", lambda a: a + np.inf, "rotation_: the array mean_ has NaN or infinite values"),
+    "empty": ("rotation_.axes_", lambda a: a[:0], "rotation_: the array axes_ is empty"),
+    "missing": ("rotation_.signs_", lambda a: None, "rotation_: the array signs_ is missing"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "words"), ARRAYS.values(), ids=ARRAYS)
+def test_arrays_that_do_not_fit_are_refused(
+    encoder: Encoder, path: Path, name: str, change: Callable[[np.ndarray], np.ndarray | None], words: str
+) -> None:
+    tree, arrays = parts_of(encoder)
+    changed = change(arrays.pop(name))
+    forge(path, tree, arrays=arrays if changed is None else {**arrays, name: changed.copy()})
+    assert_refused(path, words)
+
+
+def test_a_type_that_numpy_lacks_is_refused(encoder: Encoder, path: Path) -> None:
+    tree, arrays = parts_of(encoder)
+    arrays["whitening_.mean_"] = arrays["whitening_.mean_"].astype(np.float16)
+    write(path, tree, arrays, stored={"whitening_.mean_": "BF16"})
+    assert_refused(path, "the array whitening_.mean_ has type BF16; expected F32, F64, U8")
+
+
+def test_an_embedding_that_is_too_long_for_memory_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Encoder(VLAT(1), whitening=None).fit([np.random.default_rng(1).standard_normal((40, 8))])
+    save(model, path)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "100B")
+    assert_refused(path, "one embedded descriptor needs 288 bytes of memory")
+
+
+def test_arrays_of_extreme_values_give_a_sentence(encoder: Encoder, path: Path) -> None:
+    """Nothing is known to be wrong with them until they are used."""
+    tree, arrays = parts_of(encoder)
+    arrays["embedding_.anchors_"] *= 1e200
+    write(path, tree, arrays)
+    words = r"the vectors are not finite; descriptors or learned arrays have values that are too large: .* fit again"
+    with np.errstate(all="ignore"), pytest.raises(InputError, match=words):
+        Encoder.load(path).encode([np.ones((3, 5))])
 
 
 def test_a_file_cut_anywhere_is_refused(whitening: Whitening, path: Path) -> None:

@@ -21,18 +21,24 @@ class ITQ(Component):
     """Learned: `mean_` (D), `projection_` (D, bits), PCA and rotation in one. `bits` is a multiple of 8."""
 
     learned = ("mean_", "projection_")
+    mean_: Float[Array, " D"]
+    projection_: Float[Array, "D bits"]
 
     def __init__(self, bits: int = 512, *, iterations: int = 50, seed: int = 0) -> None:
         self.bits, self.iterations, self.seed = bits, iterations, seed
 
-    def fit(self, vectors: MatrixLike, y: object = None) -> "ITQ":
-        """Learn from image vectors; `y` is ignored."""
+    def check_settings(self) -> None:
         require_whole("bits", self.bits, 8)
         require_whole("iterations", self.iterations, 0)
         if self.bits % 8:
             raise InputError(
                 f"bits is {self.bits}; expected a positive multiple of 8, since codes are packed into bytes"
             )
+        require_whole("seed", self.seed, 0)
+
+    def fit(self, vectors: MatrixLike, y: object = None) -> "ITQ":
+        """Learn from image vectors; `y` is ignored."""
+        self.check_settings()
         x = as_matrix(vectors, "image vectors")
         xp = namespace(x)
         mean, _, axes = principal_axes(x, self.bits) if x.shape[0] else (None, None, x)

@@ -29,6 +29,8 @@ class Component:
     """Names of attributes that `fit` sets: arrays, or components. A part that was not asked for stays None."""
     transient: ClassVar[tuple[str, ...]] = ()
     """Settings that change where a result is computed and not what it is: not saved, not part of the fingerprint."""
+    may_be_empty: ClassVar[tuple[str, ...]] = ()
+    """Learned arrays without elements in some models; all others have some."""
     revision: ClassVar[int] = 1
     """To be raised when the same settings and learned arrays give other numbers than before."""
     baseline: ClassVar[Mapping[str, object]] = {}
@@ -80,6 +82,16 @@ class Component:
     def settings(self) -> dict[str, Any]:
         """The constructor's keywords as they are now, less transient ones; nested components stay components."""
         return {name: value for name, value in self.get_params(deep=False).items() if name not in self.transient}
+
+    def check_settings(self) -> None:
+        """Raise an InputError for a setting that cannot be used."""
+
+    def check_loaded(self) -> None:
+        """Raise an InputError for what a file holds and `fit` never gives.
+
+        Kinds of settings, and types and shapes of arrays, have been checked before (declared.py).
+        """
+        self.check_settings()
 
     def clone(self: C) -> C:
         """The same settings, nothing learned."""

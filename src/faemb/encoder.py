@@ -23,12 +23,13 @@ from faemb import persistence
 from faemb.arrays import Array, float64, like, namespace, on_device, to_numpy
 from faemb.component import Component
 from faemb.embedding import Embedding
-from faemb.errors import FormatError, InputError
+from faemb.errors import FormatError, InputError, reason
 from faemb.normalise import power_law, unit_length
 from faemb.pooling import POOLINGS, TOLERANCE, Gram, weights
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.runtime import Progress, silent
+from faemb.runtime.limits import require_memory
 from faemb.runtime.threads import cores, in_threads, reported
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
@@ -37,6 +38,8 @@ from faemb.whitening import Moments, Spectrum, Whitening
 BATCH = 64
 FINISHING = ("paper", "released")
 _PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whitening, "rotation": Rotation}
+_MOST_ROWS = 1e9
+_EXTREME = "descriptors or learned arrays have values that are too large: scale the descriptors, or fit again"
 _DENSE_ELEMENTS, _CACHED_ELEMENTS = 1 << 25, 1 << 20
 
 
@@ -133,24 +136,20 @@ class Encoder(Component):
         return self
 
     def _fit(self, images: SetsLike, progress: Progress) -> None:
-        self._check_settings()
+        self.check_settings()
         sets = self._learning_sets(images)
         spectrum = self._fit_embedding(sets, progress)
         if spectrum is not None:
             self.fit_whitening(spectrum)
         del spectrum  # two to four times the memory of what was learned from it
-        if self.discard_after >= self._pooled_length():
-            raise InputError(
-                f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
-                "discard fewer"
-            )
+        self._check_discarded()
         if self.rotation is not None:
             nonempty = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
             self.fit_rotation(self._pooled(sets.select(nonempty), progress, "rotation").vectors)
 
     def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
         """Learn the projection and the anchors alone; returns what `fit_whitening` takes, if there is a whitening."""
-        self._check_settings()
+        self.check_settings()
         return self._fit_embedding(self._learning_sets(images), progress or silent)
 
     def _learning_sets(self, images: SetsLike) -> DescriptorSets:
@@ -169,7 +168,7 @@ class Encoder(Component):
         self.embedding_ = self.embedding.clone().fit(rows, progress=progress)
         if self.whitening is None:
             return None
-        self.whitening.check_settings(self.embedding_.dimension, self.embedding_.leading_components())
+        self.whitening.check_with(self.embedding_.dimension, self.embedding_.leading_components())
         return self._spectrum(self._moments(sets, progress), self.whitening.centre, progress)
 
     def _spectrum(self, moments: Moments, centre: bool, progress: Progress) -> Spectrum:
@@ -201,8 +200,14 @@ class Encoder(Component):
 
     def explain(self, images: SetsLike, *, progress: Progress | None = None) -> Encoded:
         """The vectors, and the weight of every descriptor in them."""
-        pooled = self._pooled_of(images, progress)
-        return pooled._replace(vectors=self.finish(pooled.vectors))
+        try:
+            pooled = self._pooled_of(images, progress)
+            _require_finite(pooled.vectors)
+            vectors = self.finish(pooled.vectors)
+        except np.linalg.LinAlgError as error:
+            raise InputError(f"the vectors cannot be computed ({reason(error)}); {_EXTREME}") from error
+        _require_finite(vectors)
+        return pooled._replace(vectors=vectors)
 
     def pool(self, images: SetsLike, *, progress: Progress | None = None) -> Float[Array, "B D"]:
         """Aggregated vectors before normalisation: the expensive part of `encode`; `finish` is the rest."""
@@ -250,7 +255,7 @@ class Encoder(Component):
     def fingerprint(self) -> str:
         return persistence.fingerprint(self)
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
         for name, kind in _PARTS.items():
             require_kind(name, getattr(self, name), kind, optional=kind is not Embedding)
         require_choice("pooling", self.pooling, POOLINGS)
@@ -260,11 +265,37 @@ class Encoder(Component):
         require_whole("discard_after", self.discard_after, 0)
         require_whole("sample", self.sample, 1)
         require_whole("seed", self.seed, 0)
-        require_number("whitening_rows", self.whitening_rows, above=0)
+        require_number("whitening_rows", self.whitening_rows, above=0, most=_MOST_ROWS)
         if self.keep is not None:
             require_whole("keep", self.keep, 1)
         if self.whitening is not None and getattr(self.embedding, "normalise_cells", False):
             raise InputError("normalise_cells works on vectors that are not whitened; set whitening=None")
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        for name in self.learned:
+            if getattr(self, name, None) is not None and getattr(self, name.removesuffix("_")) is None:
+                raise InputError(f"{name} was learned, but {name.removesuffix('_')} is not among the settings")
+        if self.is_fitted:
+            self._check_lengths()
+
+    def _check_lengths(self) -> None:
+        """Each stage takes what the one before it gives."""
+        if self.projection_ is not None:
+            _require_length("projection_", self.projection_.axes_, self.embedding_.descriptor_dimension, axis=1)
+        require_memory(8 * self.embedding_.dimension, "one embedded descriptor")
+        if self.whitening_ is not None:
+            _require_length("whitening_", self.whitening_.matrix_, self.embedding_.dimension, axis=1)
+        if self.rotation_ is not None:
+            _require_length("rotation_", self.rotation_.mean_, self._pooled_length(), axis=0)
+        self._check_discarded()
+
+    def _check_discarded(self) -> None:
+        if self.discard_after >= self._pooled_length():
+            raise InputError(
+                f"discard_after is {self.discard_after}, and the vectors have {self._pooled_length()} components; "
+                "discard fewer"
+            )
 
     def _on_device(self, sets: DescriptorSets) -> DescriptorSets:
         return DescriptorSets(on_device(sets.flat, self.device), sets.offsets)
@@ -347,3 +378,14 @@ class Encoder(Component):
         """A rotation that centres would give an empty image a direction; it has none."""
         xp = namespace(before)
         return xp.where(xp.any(before != 0, axis=1, keepdims=True), after, xp.zeros_like(after))
+
+
+def _require_length(name: str, array: Array, length: int, *, axis: int) -> None:
+    if array.shape[axis] != length:
+        raise InputError(f"{name} is for vectors of length {array.shape[axis]}; the other stages have {length}")
+
+
+def _require_finite(vectors: Float[Array, "B D"]) -> None:
+    xp = namespace(vectors)
+    if not bool(xp.all(xp.isfinite(vectors))):
+        raise InputError(f"the vectors are not finite; {_EXTREME}")

@@ -12,12 +12,17 @@ The JSON lies in the file's own header, so that a model is one file, renamed int
 fingerprint: equal fingerprints, equal vectors. It covers the class and its `revision`, the settings that differ from
 the class's `baseline`, and the learned arrays. A setting that a file lacks gets its baseline value, so that a model
 keeps its identity when a class gains a setting. docs/formats.md states the rules.
+
+A checksum that fits says nothing of the content, which anyone may have written: kinds and values of settings, types and
+shapes of arrays are checked part by part, against what each class declares (declared.py) and by its `check_loaded`.
 """
 
 import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,15 +34,28 @@ from safetensors.numpy import save_file
 from faemb import persistence_version_1
 from faemb.arrays import to_numpy
 from faemb.component import Component, digest_of
+from faemb.declared import (
+    Hint,
+    learned_hints,
+    require_declared,
+    require_declared_arrays,
+    require_part,
+    setting_hints,
+)
 from faemb.errors import FaembError, FormatError, InputError, reason
 from faemb.runtime.storage import replacing, require_replaceable
+from faemb.settings import shown
 
 FORMAT = "faemb-model"
 VERSION = 2
 _TEXTS = ("format", "version", "made_by", "model", "fingerprint")
 _NEEDED = {"1": {"model", "fingerprint"}, "2": {*_TEXTS, "checksum"}}
+_STORED = ("F32", "F64", "U8")
+"""Types of arrays by their names in safetensors files."""
+_LONGEST_VERSION = 40
 
 Tree = dict[str, Any]
+_TREE = {"component": str, "revision": int, "settings": dict, "learned": dict}
 
 
 class _NewerError(Exception):
@@ -92,7 +110,7 @@ def load(path: str | os.PathLike[str]) -> Component:
         raise _damaged(path)
     component = _built(header, arrays, digests, path)
     if arrays or fingerprint(component) != header["fingerprint"]:
-        made_by = header["made_by"]
+        made_by = _made_by(header)
         raise FormatError(
             f"{path} was made by faemb {made_by}, and this version reads it differently; {_cure(made_by)}"
         )
@@ -116,17 +134,17 @@ def _built(
     header: dict[str, str], arrays: dict[str, np.ndarray], digests: dict[str, str], path: str | os.PathLike[str]
 ) -> Component:
     """The component, with every way in which it can fail explained; takes its arrays out of `arrays`."""
-    made_by = header["made_by"]
+    made_by = _made_by(header)
     try:
-        return _build(json.loads(header["model"]), arrays, digests, "")
+        return _build(json.loads(header["model"]), arrays, digests, "", Any)
     except _NewerError as error:
         raise FormatError(
-            f"{path} was made by a newer faemb, {made_by} ({error}); pip install --upgrade faemb"
+            f"{path} was made by a newer faemb, {made_by} ({reason(error)}); pip install --upgrade faemb"
         ) from error
     except _OtherNumbersError as error:
-        raise FormatError(f"{path} was made by faemb {made_by} ({error}); {_cure(made_by)}") from error
+        raise FormatError(f"{path} was made by faemb {made_by} ({reason(error)}); {_cure(made_by)}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
-        raise FormatError(f"{path} does not hold a model ({reason(error)}); restore it or fit again") from error
+        raise _senseless(path, reason(error)) from error
 
 
 def fingerprint(component: Component) -> str:
@@ -189,23 +207,45 @@ def _plain(value: Any, name: str) -> Any:
     )
 
 
-def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], prefix: str) -> Component:
-    """The component of a tree; takes its arrays out of `arrays`."""
+def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], prefix: str, hint: Hint) -> Component:
+    """The component of a tree, if the annotation of its place allows it; takes its arrays out of `arrays`."""
+    with _in_part(prefix):
+        if not isinstance(tree, dict) or any(not isinstance(tree.get(name), form) for name, form in _TREE.items()):
+            raise InputError(f"it is {shown(tree)}; expected {', '.join(_TREE)} of a component")
     kind = _kind(tree["component"], tree["revision"])
+    with _in_part(prefix):
+        require_part("it", kind, hint)  # before its own parts: no class contains itself, so none is nested deep
     unknown = sorted({*tree["settings"], *tree["learned"]} - {*kind.setting_names(), *kind.learned})
     if unknown:
         raise _NewerError(f"its {kind.__name__} has {unknown[0]!r}")
+    hints = {**dict.fromkeys((*kind.setting_names(), *kind.learned), Any), **setting_hints(kind), **learned_hints(kind)}
     settings = {
-        name: _build(value, arrays, digests, f"{prefix}{name}.") if isinstance(value, dict) else value
+        name: _build(value, arrays, digests, f"{prefix}{name}.", hints[name]) if isinstance(value, dict) else value
         for name, value in tree["settings"].items()
     }
+    with _in_part(prefix):
+        for name, value in settings.items():
+            require_declared(name, value, hints[name])
     component = kind(**{**kind.baseline, **settings})
     for name in kind.learned:
         if name in tree["learned"]:
-            setattr(component, name, _build(tree["learned"][name], arrays, digests, f"{prefix}{name}."))
+            part = _build(tree["learned"][name], arrays, digests, f"{prefix}{name}.", hints[name])
+            setattr(component, name, part)
         elif prefix + name in arrays:
             component.set_learned(name, arrays.pop(prefix + name), digests[prefix + name])
+    with _in_part(prefix):
+        require_declared_arrays(component)
+        component.check_loaded()
     return component
+
+
+@contextmanager
+def _in_part(prefix: str) -> Iterator[None]:
+    """Errors name the part that they are about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{prefix.removesuffix('.')}: {error}" if prefix else str(error)) from error
 
 
 def _kind(name: str, revision: int) -> type[Component]:
@@ -234,11 +274,20 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             _check(header, path)
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return header, {name: _array(file, name, path) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise FormatError(f"{path} is not a faemb model, or is cut short ({error}); restore it or fit again") from error
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _array(file: Any, name: str, path: Path) -> np.ndarray:
+    """An array of a type that NumPy has; others, such as BF16, are in no model."""
+    stored = file.get_slice(name).get_dtype()
+    if stored not in _STORED:
+        raise _senseless(path, f"the array {name} has type {stored}; expected {', '.join(_STORED)}")
+    array: np.ndarray = file.get_tensor(name)
+    return array
 
 
 def _check(header: dict[str, str], path: Path) -> None:
@@ -254,6 +303,16 @@ def _check(header: dict[str, str], path: Path) -> None:
 
 def _damaged(path: str | os.PathLike[str]) -> FormatError:
     return FormatError(f"{path} is damaged: its contents do not match its checksum; restore it or fit again")
+
+
+def _senseless(path: str | os.PathLike[str], fault: str) -> FormatError:
+    return FormatError(
+        f"{path} does not hold a model ({fault}); it is damaged or was not made by faemb: restore it or fit again"
+    )
+
+
+def _made_by(header: dict[str, str]) -> str:
+    return header["made_by"][:_LONGEST_VERSION]
 
 
 def _cure(made_by: str) -> str:

@@ -24,9 +24,20 @@ class Projection(Component):
     """
 
     learned = ("mean_", "axes_")
+    mean_: Float[Array, " d_in"]
+    axes_: Float[Array, "d_in dimension"]
 
     def __init__(self, dimension: int | None = None, *, unit_before: bool = False, unit_after: bool = False) -> None:
         self.dimension, self.unit_before, self.unit_after = dimension, unit_before, unit_after
+
+    def check_settings(self) -> None:
+        if self.dimension is not None:
+            require_whole("dimension", self.dimension, 1)
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        if self.dimension is None and self.is_fitted and self.axes_.shape[1] != self.axes_.shape[0]:
+            raise InputError(f"the array axes_ has shape {self.axes_.shape}; expected a square: dimension is None")
 
     def fit(self, descriptors: SetsLike, y: object = None) -> "Projection":
         """Learn from descriptors; `y` is ignored."""

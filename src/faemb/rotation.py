@@ -34,15 +34,27 @@ class Rotation(Component):
     """
 
     learned = ("mean_", "axes_", "signs_", "scales_")
+    mean_: Float[Array, " D"]
+    axes_: Float[Array, "k D"]
+    signs_: Float[Array, " k"]
+    scales_: Float[Array, " D"]
 
     def __init__(self, variant: str = "rotate", *, max_axes: int = MAX_AXES, floor: float = 1e-3) -> None:
         self.variant, self.max_axes, self.floor = variant, max_axes, floor
 
-    def fit(self, vectors: MatrixLike, y: object = None) -> "Rotation":
-        """Learn from image vectors; `y` is ignored."""
+    def check_settings(self) -> None:
         require_choice("variant", self.variant, VARIANTS)
         require_whole("max_axes", self.max_axes, 1)
         require_number("floor", self.floor, least=0, most=1)
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        if self.is_fitted and self.axes_.shape[0] > self.axes_.shape[1]:
+            raise InputError(f"the array axes_ has shape {self.axes_.shape}; expected at most as many rows as columns")
+
+    def fit(self, vectors: MatrixLike, y: object = None) -> "Rotation":
+        """Learn from image vectors; `y` is ignored."""
+        self.check_settings()
         x = as_matrix(vectors, "image vectors")
         xp = namespace(x)
         if x.shape[0] < 2:

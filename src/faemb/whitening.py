@@ -133,6 +133,9 @@ class Whitening(Component):
     """
 
     learned = ("mean_", "matrix_", "eigenvalues_")
+    mean_: Float[Array, " D"]
+    matrix_: Float[Array, "kept D"]
+    eigenvalues_: Float[Array, " D"]
     _metric: Array | None = None
     _triangle: Array | None = None
 
@@ -143,20 +146,32 @@ class Whitening(Component):
 
     def fit(self, moments: Moments, *, discard: int = 0) -> "Whitening":
         """Learn from statistics; `discard` is used where the setting is None."""
-        self.check_settings(int(moments.mean.shape[0]), discard)
+        self.check_with(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
-    def check_settings(self, dimension: int, discard: int = 0) -> None:
+    def check_settings(self) -> None:
+        require_whole("discard", self._discarded(0), 0)
+        require_whole("raise_last", self.raise_last, 0)
+        require_number("floor", self.floor, least=0, most=1)
+
+    def check_with(self, dimension: int, discard: int = 0) -> None:
         """Raise an error for settings that cannot be used with embedded descriptors of this length."""
+        self.check_settings()
         require_whole("discard", self._discarded(discard), 0)
         require_whole("raise_last", self.raise_last, 0, dimension - 1)
-        require_number("floor", self.floor, least=0, most=1)
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        if self.is_fitted and self.matrix_.shape[0] > self.matrix_.shape[1]:
+            raise InputError(
+                f"the array matrix_ has shape {self.matrix_.shape}; expected at most as many rows as columns"
+            )
 
     def fit_spectrum(self, spectrum: Spectrum, *, discard: int = 0) -> "Whitening":
         """The same, from the decomposition of these statistics with the same `centre`."""
         xp = namespace(spectrum.values)
         values, discard = spectrum.values, self._discarded(discard)
-        self.check_settings(int(values.shape[0]), discard)
+        self.check_with(int(values.shape[0]), discard)
         rank = self._usable(spectrum)
         if rank == 0:
             raise InputError(f"all {spectrum.count} embedded descriptors are equal; give descriptors that differ")

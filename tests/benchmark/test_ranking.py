@@ -6,7 +6,6 @@ import pytest
 
 from faemb.benchmark.ranking import Board, Source, boards, load_sources
 from faemb.benchmark.run import Row, Run, Used
-from faemb.errors import InputError
 from made_up_runs import SIFT, row, run
 
 
@@ -58,9 +57,22 @@ def test_settings_of_runs_tell_rows_apart_too() -> None:
 
 def test_a_folder_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     file = run().save(tmp_path)
-    assert [source.folder for source in load_sources([tmp_path, file, tmp_path / "." / "run.json"])] == [tmp_path]
+    sources, faults = load_sources([tmp_path, file, tmp_path / "." / "run.json"])
+    assert [source.folder for source in sources] == [tmp_path]
+    assert faults == []
 
 
 def test_a_folder_without_a_run_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give a folder that faemb benchmark made"):
-        load_sources([tmp_path])
+    sources, (fault,) = load_sources([tmp_path])
+    assert sources == []
+    assert "expected the run.json in a folder that faemb benchmark made" in fault
+
+
+def test_runs_that_cannot_be_read_do_not_keep_back_the_others(tmp_path: Path) -> None:
+    for name in ("a", "bad", "b"):
+        (tmp_path / name).mkdir()
+        run().save(tmp_path / name)
+    (tmp_path / "bad" / "run.json").write_text("{")
+    sources, (fault,) = load_sources([tmp_path / name for name in ("a", "bad", "b")])
+    assert [(source.number, source.folder.name) for source in sources] == [(1, "a"), (2, "b")]
+    assert fault.startswith(f"{tmp_path / 'bad' / 'run.json'} is damaged")

@@ -1,6 +1,8 @@
 """Runs are kept as run.json: what goes in comes out, and what was damaged is refused in one sentence."""
 
 import json
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from faemb.benchmark.ranking import load_sources
 from faemb.benchmark.run import FILE, VERSION, Run, Used, averaged
 from faemb.errors import FormatError, InputError
+from faemb.pages.leaderboard import leaderboard
+from faemb.pages.report import markdown
 from made_up_runs import HOSTILE, row, run
 
 
@@ -21,7 +26,28 @@ def test_what_is_saved_is_loaded(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_without_a_run_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: .*; give a folder that faemb benchmark made"):
+    with pytest.raises(InputError, match=r"there is no file .*run.json'; expected the run.json in a folder that faemb"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
+    """Opening a pipe would wait for ever, and reading a device may never end."""
+    path = tmp_path / FILE
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        (path / FILE).mkdir(parents=True)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=r"run.json is a .*; expected the run.json in a folder"):
+        Run.load(tmp_path)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run().save(tmp_path)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "10KB")
+    with pytest.raises(InputError, match=r"run.json needs .* of memory; one file may take 10 KB"):
         Run.load(tmp_path)
 
 
@@ -77,6 +103,41 @@ def test_parts_of_the_wrong_kind_are_refused(tmp_path: Path, name: str, value: A
     (tmp_path / FILE).write_text(json.dumps({**content, name: value}))
     with pytest.raises(FormatError, match="is damaged"):
         Run.load(tmp_path)
+
+
+HUGE = 10**400
+NO_MEASURES: list[Any] = [1e308, -1e308, HUGE, -HUGE, [[[]]]]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("seconds", value) for value in (math.nan, math.inf, 1e308, -1.0, HUGE, None)],
+        *[("queries", value) for value in (math.nan, -3, 1e308, HUGE)],
+        *[("settings", {"a": HUGE}), ("settings", {"a": 1e308}), ("learning", [{"name": "x", "images": HUGE}])],
+        ("rows", [{"settings": {"a": 1}, "measures": {"mAP": 1.0}}] * 10_001),
+        ("rows", [{"settings": {f"{number}": 1}, "measures": {"mAP": 1.0}} for number in range(600)]),
+        *[("rows", [{"settings": {}, "measures": {"mAP": value}}]) for value in NO_MEASURES],
+        *[("rows", [{"settings": {}, "measures": {}, "seconds": {"fit": x}}]) for x in (math.nan, -1, 1e308, HUGE)],
+        *[("rows", [{"settings": {}, "measures": {}, "series": [value]}]) for value in (HUGE, 1e308, "x", None)],
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_numbers_that_nobody_measured_are_refused(tmp_path: Path, name: str, value: Any) -> None:
+    run().save(tmp_path)
+    content = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps({**content, name: value}))
+    with pytest.raises(FormatError, match="is damaged") as caught:
+        Run.load(tmp_path)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0, -1.5, 1e50], ids=str)
+def test_what_could_not_be_measured_is_shown(tmp_path: Path, value: float) -> None:
+    made = run(replace(row("FAemb", 8, value, value), spread={"mAP": value}, series=(value,)))
+    made.save(tmp_path)
+    assert markdown(Run.load(tmp_path))
+    assert leaderboard(load_sources([tmp_path])[0])
 
 
 @pytest.mark.parametrize(

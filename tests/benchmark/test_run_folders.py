@@ -1,5 +1,6 @@
 """Run folders: one for each set of options, and nothing else is written into it."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from rendered import rendered, tiny
 from cnn_networks import cells, network
 from faemb.benchmark.command import Experiment, run_experiment
 from faemb.benchmark.folders import OPTIONS, claim, folder_for
+from faemb.benchmark.runner import JOURNAL, Journal
+from faemb.benchmark.workbench import Workbench
 from faemb.errors import FormatError, InputError
 from faemb.features import CnnMap, HessianAffine
 from faemb.presets import preset
@@ -96,3 +99,19 @@ def test_an_experiment_does_not_write_into_the_folder_of_another(
         run_experiment(replace(first, seed=1), tmp_path / "out", tmp_path / "cache", jobs=1)
     run_experiment(first, tmp_path / "out", tmp_path / "cache", jobs=1)
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_a_pipe_in_place_of_options_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / OPTIONS)
+    with pytest.raises(InputError, match="holds files that are not a run with known options"):
+        claim(tmp_path, {"seed": 1})
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[" * 100_000, '{"key": "a", "row": {"settings": {}, "measures": {"mAP": 1e400}, "seconds": {"fit": NaN}}}', "3"],
+    ids=["deep", "numbers", "other"],
+)
+def test_finished_rows_that_cannot_be_read_are_computed_again(tmp_path: Path, line: str) -> None:
+    (tmp_path / JOURNAL).write_text(f"{line}\n")
+    assert Journal(tmp_path / JOURNAL, object.__new__(Workbench))._rows == {}

@@ -103,15 +103,18 @@ def test_runs_become_a_page(faemb: Command, run: Path, tmp_path: Path) -> None:
     ],
     ids=["damaged", "newer"],
 )
-def test_a_bad_run_ends_in_one_sentence_and_no_page(
+def test_a_bad_run_is_told_in_one_sentence_and_the_others_are_shown(
     faemb: Command, run: Path, tmp_path: Path, text: str, sentence: str
 ) -> None:
     bad = tmp_path / "bad"
     bad.mkdir()
     (bad / FILE).write_text(text)
     ended = faemb("leaderboard", run, bad, "--out", tmp_path / "page.html")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (3, f"written to {tmp_path / 'page.html'}\n", 1)
     assert ended.err.startswith(f"faemb: {bad / FILE} {sentence}")
+    assert "72.9" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    (tmp_path / "page.html").unlink()
+    assert faemb("leaderboard", bad, "--out", tmp_path / "page.html").code == 1
     assert not (tmp_path / "page.html").exists()
 
 

@@ -240,3 +240,9 @@ def test_wrong_settings_of_an_extractor_are_refused(kind: type, settings: dict[s
 def test_a_network_of_another_kind_is_refused(extractor: Any, error: type[FaembError], message: str) -> None:
     with pytest.raises(error, match=message):
         extractor.extract(np.full((64, 64, 3), 9, np.uint8))
+
+
+@pytest.mark.parametrize("settings", [{"least": 32_000}, {"scales": [100.0], "least": 20_000}], ids=["least", "scale"])
+def test_an_input_that_is_too_large_for_memory(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"an input of \d+ x \d+ pixels for the network needs .* of memory"):
+        CnnMap(network(cells()), **settings).extract(np.zeros((16, 16, 3), np.uint8))

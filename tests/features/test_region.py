@@ -68,6 +68,21 @@ def test_a_box_is_cut_to_the_image(box: tuple, kept: tuple, kind: Callable) -> N
     assert all(type(corner) is float for corner in cut)
 
 
+@pytest.mark.parametrize(
+    "corner", [10**400, -(10**400), 10**5000, math.inf], ids=["huge", "negative", "long", "infinite"]
+)
+def test_corners_that_are_no_pixels_are_refused(corner: float) -> None:
+    with pytest.raises(InputError, match=r"a box is .*; expected four finite numbers x1, y1, x2, y2") as caught:
+        checked_box((0, 0, corner, 9), SIZE)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", [f"0,0,{'9' * 5000},9", "0,0,1e400,9", "nan,0,9,9"], ids=["long", "large", "nan"])
+def test_texts_of_corners_that_are_no_pixels_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="expected four finite numbers"):
+        checked_box(parse_box(text), SIZE)
+
+
 @pytest.mark.parametrize("box", [(5, 5, 5, 9), (5, 5, 9, 5), (9, 5, 5, 9), (5, 9, 9, 5), (5, 5, 5, 5)])
 def test_an_empty_box_is_refused(box: tuple) -> None:
     with pytest.raises(InputError, match=r"the box \d,\d,\d,\d is empty; expected x1 < x2 and y1 < y2"):

@@ -20,8 +20,9 @@ from faemb.errors import InputError
 from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor, HessianAffine
 from faemb.pooling import POOLINGS
 from faemb.runtime import Progress
-from faemb.settings import require_choice, require_whole
+from faemb.settings import require_choice, require_seed, require_whole
 
+_MOST_SEEDS = 1000
 _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
 """Kinds of datasets in the paper, and its names for them with distractors."""
 
@@ -119,8 +120,9 @@ def run_experiment(
         raise InputError(f"the table {CNN} needs features of a network; give an extractor that has one")
     if experiment.pooling is not None:
         require_choice("pooling", experiment.pooling, POOLINGS)
-    require_whole("seed", experiment.seed, 0)
-    require_whole("seeds", experiment.seeds, 1)
+    require_whole("seeds", experiment.seeds, 1, _MOST_SEEDS)
+    for seed in (experiment.seed, experiment.seed + experiment.seeds - 1):
+        require_seed(seed)
     name, table = _table(experiment)
     choices = list(_choices(experiment, dataset))
     asked = list(zip(*(table.rows(choice) for choice in choices), strict=True))

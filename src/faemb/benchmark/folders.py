@@ -62,6 +62,8 @@ def _is_of(folder: Path, options: Options) -> bool:
 
 def _held(folder: Path) -> dict[str, Json] | None:
     """The options of the run in the folder; None if there are none."""
+    if not (folder / OPTIONS).is_file():  # opening a pipe would block
+        return None
     try:
         content = json.loads((folder / OPTIONS).read_text(encoding="utf-8"))
     except OSError:

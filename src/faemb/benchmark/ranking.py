@@ -10,7 +10,7 @@ from pathlib import Path
 
 from faemb.benchmark.formatting import distinguishing, is_cost, main_measure
 from faemb.benchmark.run import FILE, Row, Run
-from faemb.errors import InputError
+from faemb.errors import FaembError, Fault, InputError, about
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,16 @@ def runs_among(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return runs, [place for place in places if place not in runs]
 
 
-def load_sources(places: Iterable[Path]) -> list[Source]:
-    """The runs of these folders, each once."""
-    folders = dict.fromkeys((place if place.is_dir() else place.parent).resolve() for place in places)
-    return [Source(number, Run.load(folder), folder) for number, folder in enumerate(folders, 1)]
+def load_sources(places: Iterable[Path]) -> tuple[list[Source], list[Fault]]:
+    """The runs of these folders, each once, and what is wrong with those that cannot be read."""
+    sources: list[Source] = []
+    faults: list[Fault] = []
+    for folder in dict.fromkeys((place if place.is_dir() else place.parent).resolve() for place in places):
+        try:
+            sources.append(Source(len(sources) + 1, Run.load(folder), folder))
+        except FaembError as error:
+            faults.append(about(folder, error))
+    return sources, faults
 
 
 def boards(sources: Sequence[Source]) -> list[Board]:

@@ -12,15 +12,17 @@ A file of a higher version is refused as made by a newer faemb.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from types import UnionType
 from typing import Any
 
-from faemb.errors import FormatError, InputError
+from faemb.errors import FormatError, InputError, reason
+from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.runtime.storage import replacing
+from faemb.settings import shown
 
 FILE = "run.json"
 VERSION = 3
@@ -29,6 +31,12 @@ OLDEST = 2
 Value = str | int | float | bool
 Json = Any
 """Any content of a JSON file."""
+
+_LARGEST, _LARGEST_COUNT = 1e100, 1e12
+_MOST_ROWS, _MOST_NAMES = 10_000, 500
+"""Rows of a run, and names of settings and measures in all of them; each name becomes a column."""
+_BYTES_IN_MEMORY = 50
+"""Memory for each byte of a file, with some to spare: short values and names as objects of Python."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,8 @@ class Run:
     @classmethod
     def load(cls, folder: Path) -> "Run":
         path = folder / FILE if folder.is_dir() else folder
+        size = require_plain_file(path, f"the {FILE} in a folder that faemb benchmark made").st_size
+        require_memory(_BYTES_IN_MEMORY * size, path)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -102,7 +112,7 @@ class Run:
                 f"{path} cannot be read: {error.strerror}; give a folder that faemb benchmark made"
             ) from error
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"{path} is damaged ({error}); run the benchmark again") from error
+            raise FormatError(f"{path} is damaged ({reason(error)}); run the benchmark again") from error
         return _run(content, path)
 
 
@@ -126,49 +136,76 @@ def _run(content: Json, path: Path) -> Run:
     if version > VERSION:
         raise FormatError(f"{path} was made by a newer faemb (version {version} of the format); update faemb")
     try:
+        _require(isinstance(content["rows"], list) and len(content["rows"]) <= _MOST_ROWS, "rows", content["rows"])
         parts: dict[str, Any] = {
             "dataset": _used(content.pop("dataset")),
             "learning": tuple(map(_used, content.pop("learning"))),
             "distractors": tuple(map(_used, content.pop("distractors"))),
-            "rows": tuple(map(_row, content.pop("rows"))),
+            "rows": tuple(map(row_of, content.pop("rows"))),
         }
         run = Run(**content, **parts)
-        _require(run, str, "table", "title", "labels", "started")
-        _require(run, int | float, "queries", "seconds")
-        _require_mappings(run, settings=Value, versions=str, plot=str)
+        _require_all(run, _is_text, "table", "title", "labels", "started")
+        _require_all(run, _is_count, "queries", "seconds")
+        _require_mappings(run, settings=_is_value, versions=_is_text, plot=_is_text)
+        names = {name for row in run.rows for name in (*row.settings, *row.measures)}
+        _require(len(names) <= _MOST_NAMES, "number of settings and measures", len(names))
         return run
     except (TypeError, KeyError) as error:
-        raise FormatError(f"{path} is damaged ({error}); run the benchmark again") from error
+        raise FormatError(f"{path} is damaged ({reason(error)}); run the benchmark again") from error
 
 
 def _used(content: Json) -> Used:
     used = Used(**content)
-    _require(used, str, "name", "checksum", "note")
-    _require(used, int, "images")
+    _require_all(used, _is_text, "name", "checksum", "note")
+    _require_all(used, _is_count, "images")
     return used
 
 
-def _row(content: Json) -> Row:
+def row_of(content: Json) -> Row:
+    """A row of a file; a TypeError if it is none."""
     fields = {**content}
     row = Row(**{**fields, "series": tuple(fields.get("series", ()))})
-    number = int | float
-    _require_mappings(row, settings=Value, measures=number, published=number, seconds=number, spread=number)
-    _require_mappings(row, published_with=Value)
-    _require(row, str, "encoder")
-    if not all(isinstance(value, int | float) for value in row.series):
-        raise TypeError("series is not a list of numbers")
+    _require_mappings(row, settings=_is_value, published_with=_is_value, seconds=_is_count)
+    _require_mappings(row, measures=_is_number, published=_is_number, spread=_is_number)
+    _require_all(row, _is_text, "encoder")
+    _require(all(map(_is_number, row.series)), "series", row.series)
     return row
 
 
-def _require(part: Row | Used | Run, kind: type | UnionType, *names: str) -> None:
-    """Check types here, where the file can be named, and not where the contents are printed or plotted."""
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Json) -> bool:
+    """NaN and infinity are numbers that could not be measured."""
+    if not isinstance(value, int | float):
+        return False
+    return abs(value) <= _LARGEST or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _is_count(value: Json) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= _LARGEST_COUNT
+
+
+def _is_value(value: Json) -> bool:
+    return _is_text(value) or _is_number(value)
+
+
+Check = Callable[[Json], bool]
+
+
+def _require_all(part: Row | Used | Run, check: Check, *names: str) -> None:
+    """Check values here, where the file can be named, and not where the contents are printed or plotted."""
     for name in names:
-        if not isinstance(getattr(part, name), kind):
-            raise TypeError(f"{name} is {getattr(part, name)!r:.40}")
+        _require(check(getattr(part, name)), name, getattr(part, name))
 
 
-def _require_mappings(part: Row | Run, **kinds: type | UnionType) -> None:
-    for name, kind in kinds.items():
+def _require_mappings(part: Row | Run, **checks: Check) -> None:
+    for name, check in checks.items():
         content = getattr(part, name)
-        if not isinstance(content, dict) or not all(isinstance(value, kind) for value in content.values()):
-            raise TypeError(f"{name} is {content!r:.40}")
+        _require(isinstance(content, dict) and all(map(check, content.values())), name, content)
+
+
+def _require(holds: bool, name: str, value: Json) -> None:
+    if not holds:
+        raise TypeError(f"{name} is {shown(value)}")

@@ -15,7 +15,7 @@ import faemb
 from faemb.benchmark.datasets import KINDS
 from faemb.benchmark.distractors import pool_distractors
 from faemb.benchmark.rows import Asked, Retrieval
-from faemb.benchmark.run import VERSION, Row, Run, Used, Value, averaged
+from faemb.benchmark.run import VERSION, Row, Run, Used, Value, averaged, row_of
 from faemb.benchmark.tables import TableOf
 from faemb.benchmark.workbench import Workbench
 from faemb.errors import FaembError
@@ -68,16 +68,15 @@ class Journal:
     def __init__(self, path: Path, bench: Workbench) -> None:
         self._path, self._bench = path, bench
         self._rows: dict[str, Row] = {}
-        if path.exists():
+        if path.is_file():
             for line in path.read_text(encoding="utf-8").splitlines():
                 self._read(line)
 
     def _read(self, line: str) -> None:
         try:
             content = json.loads(line)
-            row = content["row"]
-            self._rows[content["key"]] = Row(**{**row, "series": tuple(row["series"])})
-        except (ValueError, KeyError, TypeError):
+            self._rows[content["key"]] = row_of(content["row"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             return  # the last line of a killed run, or a row in the form of an older version
 
     def row(self, asked: Asked) -> Row | None:

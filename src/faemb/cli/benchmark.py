@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.console import Live, result, table_text, warning
+from faemb.cli.console import Live, result, table_lines, warning
 from faemb.cli.options import (
     PUBLISHED,
     Device,
@@ -16,8 +16,10 @@ from faemb.cli.options import (
     Quiet,
     Variant,
     argument,
+    end,
     flag,
     open_page,
+    report_failed,
     value,
 )
 
@@ -110,7 +112,7 @@ def benchmark(
 def _run_lines(run: "Run", written: Iterable[Path]) -> Iterator[str]:
     from faemb.pages.report import terminal_table
 
-    yield table_text(terminal_table(run))
+    yield from table_lines(terminal_table(run))
     yield f"written to {', '.join(map(str, written))}"
 
 
@@ -159,26 +161,31 @@ def leaderboard(
 
     Example: faemb leaderboard runs/* --out leaderboard.html
     """
-    from faemb.benchmark.ranking import runs_among
+    from faemb.benchmark.ranking import load_sources, runs_among
     from faemb.pages.document import require_page, save_page
+    from faemb.pages.leaderboard import TITLE
     from faemb.pages.leaderboard import leaderboard as page
 
     require_page(out, overwrite=overwrite)
     found, others = runs_among(runs)
     if others:
         warning(f"passed over what holds no run.json: {', '.join(map(str, others))}")
-    save_page(out, page(found) if title is None else page(found, title=title), overwrite=overwrite)
-    if not quiet:
-        result(f"written to {out}")
-    if show:
-        open_page(out)
+    sources, faults = load_sources(found)
+    report_failed(faults)
+    if sources:
+        save_page(out, page(sources, title=TITLE if title is None else title), overwrite=overwrite)
+        if not quiet:
+            result(f"written to {out}")
+        if show:
+            open_page(out)
+    end(faults, done=bool(sources))
 
 
 def _list_kinds(name: str | None, output: Output) -> None:
     from faemb.benchmark.datasets import KINDS, kind_named
 
     kinds = list(KINDS.values()) if name is None else [kind_named(name)]
-    output.show([_kind_as_json(kind) for kind in kinds], [table_text(_kinds_table(kinds))])
+    output.show([_kind_as_json(kind) for kind in kinds], table_lines(_kinds_table(kinds)))
 
 
 def _check(folder: Path, kind: str | None, output: Output) -> None:

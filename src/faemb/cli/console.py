@@ -1,8 +1,18 @@
-"""All printing of the command line: results to standard output, progress and warnings to standard error."""
+"""All printing of the command line: results to standard output, progress and warnings to standard error.
+
+A file name, or a text in a file of others, may contain characters that control a terminal: escape sequences that clear
+the screen or set the clipboard, line breaks that add a line, marks that reverse the order of the text. So everything is
+printed line by line, and such characters as escapes: `result` and `warning` print one line each, whatever is in it.
+"""
 
 import math
+import re
 import sys
 import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from faemb.runtime import UNKNOWN
@@ -18,12 +28,22 @@ _FIRST, _BETWEEN = 10.0, 10.0
 """Seconds before the first line of progress that is not written to a terminal, and between two lines of a stage."""
 
 
-def result(text: str) -> None:
-    _write(text)
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters of ASCII and ISO 8859, separators of lines and paragraphs, marks that change the direction."""
 
 
-def warning(text: str) -> None:
-    _write(f"faemb: {text}", to_stderr=True)
+def result(line: str) -> None:
+    _write(one_line(line))
+
+
+def warning(sentence: str) -> None:
+    _write(one_line(f"faemb: {sentence}"), to_stderr=True)
+
+
+def misuse(usage: str, fault: str) -> None:
+    """How a command is used, in some lines, and what is wrong with its options or arguments."""
+    for line in (*usage.splitlines(), "", f"Error: {fault}"):
+        _write(one_line(line), to_stderr=True)
 
 
 def print_json(value: object) -> None:
@@ -34,24 +54,47 @@ def print_json(value: object) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
-    _write(text)
+    for line in text.split("\n"):
+        _write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", line))  # the escapes of JSON
 
 
-def _write(text: str, *, to_stderr: bool = False) -> None:
+def one_line(text: str) -> str:
+    """The text with escapes, such as \\x1b, in place of characters that break lines or control a terminal."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def print_what_python_reports() -> None:
+    """Print warnings of libraries, and a traceback, through this module too."""
+    warnings.showwarning = _show_warning
+    sys.excepthook = _show_traceback
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    warning(f"{category.__name__}: {message}")
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    for part in traceback.format_exception(kind, error, trace):
+        for line in part.rstrip("\n").split("\n"):
+            _write(one_line(line), to_stderr=True)
+
+
+def _write(line: str, *, to_stderr: bool = False) -> None:
     """Characters that the stream cannot encode, as in file names that are not valid text, are written as escapes."""
     stream = sys.stderr if to_stderr else sys.stdout
     encoding = stream.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+    print(line.encode(encoding, "backslashreplace").decode(encoding), file=stream)
 
 
-def table_text(table: "Table") -> str:
-    """A table as wide as the terminal, or WIDE columns without one."""
+def table_lines(table: "Table") -> Iterator[str]:
+    """A table as wide as the terminal, or WIDE columns without one; its cells contain no line breaks of others."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, soft_wrap=False)
+    width = None if sys.stdout.isatty() else WIDE
+    console = Console(width=width, color_system=None, highlight=False, soft_wrap=False)
     with console.capture() as captured:
         console.print(table)
-    return captured.get().rstrip("\n")
+    yield from captured.get().rstrip("\n").split("\n")
 
 
 class Live:
@@ -89,9 +132,9 @@ class _Bars:
 
         self._stages: dict[str, TaskID] = {}
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[count]}"),
+            TextColumn("{task.fields[count]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
@@ -103,7 +146,7 @@ class _Bars:
 
     def show(self, stage: str, done: int, total: int) -> None:
         if stage not in self._stages:
-            self._stages[stage] = self._bars.add_task(stage, total=_known(total), count="")
+            self._stages[stage] = self._bars.add_task(one_line(stage), total=_known(total), count="")
         bar = self._stages[stage]
         if self._bars.tasks[bar].finished and done == 0:  # the same stage of the next piece of work
             self._bars.reset(bar, total=_known(total))

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperGroup
@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
-from faemb.cli.console import result, warning
+from faemb.cli.console import misuse, print_what_python_reports, result, warning
 from faemb.cli.demo import demo
 from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.help import CONTEXT, Command
@@ -24,6 +24,8 @@ from faemb.cli.options import FAILED, PARTLY, expanded
 STOPPED = 130
 SIGNALS = {getattr(signal, name): name for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name)}
 """They end a command in the same way as Ctrl-C does; without a handler, the process would end at once."""
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+"""Raised for wrong options and arguments; typer exports only this one of its kinds."""
 EXIT_CODES: dict[int | str, str] = {
     0: "success",
     FAILED: "error",
@@ -110,6 +112,13 @@ def _stopped_by_signals() -> Iterator[list[int]]:
             signal.signal(number, signal.SIG_DFL)
 
 
+def _usage(error: Any) -> str:
+    context = error.ctx
+    if context is None:
+        return ""
+    return f"{context.get_usage()}\nTry '{context.command_path} {context.help_option_names[0]}' for help."
+
+
 def main() -> None:
     """Run the command that is named by the arguments."""
     with _stopped_by_signals() as received:
@@ -124,12 +133,15 @@ def main() -> None:
 def _run() -> None:
     from faemb.errors import FaembError
 
+    print_what_python_reports()
     try:
-        app(args=sys.argv[1:] or ["--help"])
-    except SystemExit as ended:
-        if ended.code == STOPPED:  # typer has caught the interrupt
-            raise KeyboardInterrupt from None
-        raise
+        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)  # typer would print arguments as they are
+        if code == STOPPED:  # typer has caught the interrupt
+            raise KeyboardInterrupt
+        sys.exit(code)
+    except _UsageError as error:
+        misuse(_usage(error), error.format_message())
+        sys.exit(error.exit_code)
     except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)

@@ -69,4 +69,5 @@ def _option(option: TyperOption) -> str:
 
 
 if __name__ == "__main__":
-    result(render().removesuffix("\n"))
+    for _line in render().splitlines():
+        result(_line)

@@ -21,7 +21,7 @@ from faemb.embedding.terms import Term
 from faemb.errors import InputError
 from faemb.runtime import Progress, silent
 from faemb.sets import SetsLike, as_sets
-from faemb.settings import require_whole
+from faemb.settings import require_seed, require_whole
 
 DEFAULT_SEED = 0
 
@@ -37,7 +37,7 @@ class Embedding(Component, ABC):
     learned: ClassVar[tuple[str, ...]] = ("anchors_",)
     n_anchors: int
     seed: int
-    anchors_: Float[Array, "n d"]
+    anchors_: Float[Array, "n_anchors d"]
 
     def fit(self: E, descriptors: SetsLike, y: object = None, *, progress: Progress | None = None) -> E:
         """Learn the anchors from descriptors: a list of (n_i, d) arrays, (flat, offsets), or one (n, d) array.
@@ -60,7 +60,7 @@ class Embedding(Component, ABC):
     def check_settings(self) -> None:
         """Raise an InputError for a setting that cannot be used."""
         require_whole("n_anchors", self.n_anchors, 1)
-        require_whole("seed", self.seed, 0)
+        require_seed(self.seed)
 
     def embed(self, x: MatrixLike) -> Embedded:
         """Phi of one image as an operator; N may be 0."""

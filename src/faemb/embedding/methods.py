@@ -53,6 +53,8 @@ class VLAD(Embedding):
     """
 
     learned = ("anchors_", "rotations_")
+    may_be_empty = ("rotations_",)
+    rotations_: Float[Array, "cells d d"]
 
     def __init__(
         self,
@@ -65,6 +67,12 @@ class VLAD(Embedding):
     ) -> None:
         self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
         self.local_axes, self.normalise_cells = local_axes, normalise_cells
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        cells = self.n_anchors if self.local_axes else 0
+        if self.is_fitted and self.rotations_.shape[0] != cells:
+            raise InputError(f"the array rotations_ has {self.rotations_.shape[0]} cells; expected {cells}")
 
     def terms(self) -> Sequence[Term]:
         return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
@@ -128,6 +136,8 @@ class Fisher(Embedding):
     """Fisher vector: gradients of a Gaussian mixture's likelihood in its means and deviations."""
 
     learned = ("anchors_", "priors_", "deviations_")
+    priors_: Float[Array, " n_anchors"]
+    deviations_: Float[Array, "n_anchors d"]
 
     def __init__(self, n_anchors: int = 64, *, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed = n_anchors, seed
@@ -140,6 +150,12 @@ class Fisher(Embedding):
 
     def leading_components(self) -> int:
         return 128
+
+    def check_loaded(self) -> None:
+        super().check_loaded()
+        for name in ("priors_", "deviations_") if self.is_fitted else ():
+            if not bool((getattr(self, name) > 0).all()):
+                raise InputError(f"the array {name} has values that are not positive")
 
     def with_anchors(self, anchors: MatrixLike) -> "Fisher":
         raise InputError("Fisher learns a whole mixture, not anchors alone; use fit(descriptors)")
@@ -179,6 +195,8 @@ class _Taylor(Embedding):
     """
 
     learned = ("anchors_", "history_")
+    may_be_empty = ("history_",)
+    history_: Float[Array, " steps"]
     coding_type: ClassVar[type[FunctionApproximation] | type[Ridge]]
 
     def __init__(

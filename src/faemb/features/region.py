@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from faemb.errors import InputError
+from faemb.settings import shown
 
 
 class Box(NamedTuple):
@@ -21,7 +22,7 @@ def parse_box(text: str) -> Box:
     except ValueError:
         corners = []
     if len(corners) != 4:
-        raise InputError(f"the box {text!r} cannot be read; expected x1,y1,x2,y2 in pixels, such as 10,20,300,240")
+        raise InputError(f"the box {shown(text)} cannot be read; expected x1,y1,x2,y2 in pixels, such as 10,20,300,240")
     return Box(*corners)
 
 
@@ -29,10 +30,10 @@ def checked_box(box: Sequence[float], size: tuple[int, int]) -> Box:
     """The part of `box` inside an image of `size` (width, height); an empty box and one outside are refused."""
     try:
         corners = [float(corner) for corner in box]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         corners = []
     if len(corners) != 4 or not all(math.isfinite(corner) for corner in corners):
-        raise InputError(f"a box is {box!r}; expected four finite numbers x1, y1, x2, y2")
+        raise InputError(f"a box is {shown(box)}; expected four finite numbers x1, y1, x2, y2")
     x1, y1, x2, y2 = corners
     given, width, height = f"the box {x1:g},{y1:g},{x2:g},{y2:g}", *size
     if x2 <= x1 or y2 <= y1:

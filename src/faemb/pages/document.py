@@ -60,7 +60,7 @@ def breakable(name: str) -> Markup:
 
 
 _WORDS = re.compile(r"(?<=[_-])(?![_-])|(?<=[^.])(?=\.)|(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Z])")
-_CONTROLS = {code: "?" for code in range(32) if chr(code) not in "\t\n"}
+_CONTROLS = {code: "?" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _ENVIRONMENT = Environment(
     loader=PackageLoader("faemb.pages"),
     autoescape=True,

@@ -1,7 +1,7 @@
 """Several runs as one HTML page: a list for each set of data, best results first, and what each run used."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -21,12 +21,13 @@ from faemb.benchmark.formatting import (
     total_seconds,
 )
 from faemb.benchmark.provenance import caution, facts
-from faemb.benchmark.ranking import Board, Place, Source, boards, load_sources
+from faemb.benchmark.ranking import Board, Place, Source, boards
 from faemb.benchmark.run import Row
 from faemb.pages.document import render
 
 TITLE = "Leaderboard"
 _METHOD = "method"
+_LARGEST_PLOT = 10_000_000
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -73,9 +74,8 @@ class ShownBoard:
     runs: list[ShownRun]
 
 
-def leaderboard(folders: Iterable[Path], *, title: str = TITLE) -> str:
-    """The page; each folder holds the run.json of a run and perhaps its plots."""
-    sources = load_sources(folders)
+def leaderboard(sources: Sequence[Source], *, title: str = TITLE) -> str:
+    """The page; the folder of each run may hold its plots."""
     results = sum(len(source.run.rows) for source in sources)
     shown = map(_board, boards(sources))
     return render("leaderboard.html", title=title, note="", results=results, runs=len(sources), boards=shown)
@@ -136,6 +136,11 @@ def _direction(difference: float | None, measure: str) -> str:
 
 def _run(source: Source) -> ShownRun:
     """The run with its plots; files named .png with other content are left out."""
-    run, files = source.run, [path.read_bytes() for path in sorted(source.folder.glob("*.png"))]
+    run, files = source.run, [path.read_bytes() for path in sorted(source.folder.glob("*.png")) if _is_small(path)]
     plots = [base64.b64encode(content).decode("ascii") for content in files if content.startswith(_PNG)]
     return ShownRun(source.number, run.title, run.started, facts(run), plots)
+
+
+def _is_small(path: Path) -> bool:
+    """Whether it is a plain file of the size that a plot can have; reading a pipe would block."""
+    return path.is_file() and path.stat().st_size <= _LARGEST_PLOT

@@ -25,7 +25,7 @@ def terminal_table(run: Run) -> Table:
     """A table for rich to print; text in it is never read as markup."""
     shown = columns(run)
     table = Table(title=_plain(run.title), title_justify="left", box=SIMPLE_HEAD)
-    table.caption, table.caption_justify = caution(run) or None, "left"
+    table.caption, table.caption_justify = _plain(caution(run)) or None, "left"
     for column in shown:
         table.add_column(_plain(column.name), justify="right" if column.is_number else "left")
     for cells in zip(*(column.cells for column in shown), strict=True):

@@ -16,10 +16,14 @@ class _NetworkExtractor(Extractor):
     unit_length: bool
 
     def check_settings(self) -> None:
+        self.check_loaded()
+        self.network.check_settings()
+
+    def check_loaded(self) -> None:
+        """The settings alone: the network is checked when it is started."""
         super().check_settings()
         require_kind("network", self.network, Network, optional=False)
         require_flag("unit_length", self.unit_length)
-        self.network.check_settings()
 
 
 def directed(

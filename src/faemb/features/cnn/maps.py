@@ -21,9 +21,11 @@ from faemb.features.cnn.extractor import _NetworkExtractor, directed
 from faemb.features.cnn.network import Network
 from faemb.features.cnn.preprocessing import Size
 from faemb.features.image import DEFAULT_MAX_SIDE, Image, ImageLike, as_image
+from faemb.features.image.levels import MOST_SIDE
 from faemb.features.local_features import Grids, LocalFeatures
 from faemb.settings import require_number, require_whole
 
+MOST_SCALE = 100
 Map = Float[np.ndarray, "d h w"]
 
 
@@ -57,15 +59,18 @@ class _Grid(_NetworkExtractor):
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
         """The network's output for an input of this size, as a map."""
 
-    def check_settings(self) -> None:
-        super().check_settings()
+    def check_loaded(self) -> None:
+        super().check_loaded()
         if not isinstance(self.scales, list | tuple) or not self.scales:
             raise InputError(f"scales is {self.scales!r}; expected a list of numbers, such as (1.0, 0.6)")
         for scale in self.scales:
-            require_number("scales", scale, above=0)
+            require_number("scales", scale, above=0, most=MOST_SCALE)
         if self.max_features is not None:
             require_whole("max_features", self.max_features, 1)
-        require_whole("least", self.least, 1)
+        require_whole("least", self.least, 1, MOST_SIDE)
+
+    def check_settings(self) -> None:
+        super().check_settings()
         fixed = self.network.input_size
         if fixed is not None and list(self.scales) != [1]:
             raise InputError(
@@ -83,7 +88,7 @@ class _Grid(_NetworkExtractor):
     def map(self, image: ImageLike, scale: float = 1.0) -> Map:
         """The map as the network gives it, for `spoc` and `rmac`."""
         self.check_settings()
-        require_number("scale", scale, above=0)
+        require_number("scale", scale, above=0, most=MOST_SCALE)
         return self._map(as_image(image, self.max_side), scale)
 
     def _map(self, image: Image, scale: float) -> Map:

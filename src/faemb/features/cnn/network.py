@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Shaped, UInt8
 
 from faemb.component import C, Component
 from faemb.errors import FormatError, InputError, NotFittedError
@@ -22,7 +22,7 @@ from faemb.features.cnn.preprocessing import (
     resized,
 )
 from faemb.features.cnn.session import Session
-from faemb.runtime.limits import require_plain_file
+from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
@@ -30,6 +30,8 @@ from faemb.settings import require_whole
 _CAREFUL_BELOW = 128
 _LARGEST = 1 << 31
 """Bytes of a program; protobuf allows no more."""
+_BYTES_PER_PIXEL = 24
+"""Memory of a network's input: three float32 values as pixels, and again in the network's order."""
 
 
 class Network(Component):
@@ -41,7 +43,7 @@ class Network(Component):
     """
 
     learned = ("program_",)
-    program_: np.ndarray
+    program_: UInt8[np.ndarray, " bytes"]
     transient = ("threads", "providers")
 
     def __init__(
@@ -80,13 +82,17 @@ class Network(Component):
 
     def check_settings(self) -> None:
         """Raise an error for a setting that cannot be used at all, or with this program."""
-        check_preprocessing(self.settings())
+        self.check_loaded()
         if self.threads is not None:
             require_whole("threads", self.threads, 1)
         self.require_fitted()
         fixed = self._session().input_size
         if fixed is not None and self.size is not None and fixed != tuple(self.size):
             raise InputError(f"size is {self.size!r}; this network takes {fixed[0]} x {fixed[1]} only")
+
+    def check_loaded(self) -> None:
+        """The settings alone: the program is checked when it is started."""
+        check_preprocessing(self.settings())
 
     def require_fitted(self) -> None:
         if not self.is_fitted:
@@ -109,6 +115,8 @@ class Network(Component):
 
     def prepare(self, rgb: Shaped[np.ndarray, "H W 3"], size: Size) -> Float[np.ndarray, "3 h w"]:
         """The network's input of this width and height, from pixels 0..255."""
+        width, height = size
+        require_memory(_BYTES_PER_PIXEL * width * height, f"an input of {width} x {height} pixels for the network")
         pixels = resized(rgb, size)
         ordered = pixels if self.channels == "rgb" else pixels[..., ::-1]
         mean, std = per_channel(self.mean)[:, None, None], per_channel(self.std)[:, None, None]

@@ -51,14 +51,17 @@ class CnnPatches(_NetworkExtractor):
         self.network, self.sizes, self.stride, self.batch = network, sizes, stride, batch
         self.unit_length, self.max_side = unit_length, max_side
 
-    def check_settings(self) -> None:
-        super().check_settings()
+    def check_loaded(self) -> None:
+        super().check_loaded()
         if not isinstance(self.sizes, list | tuple):
             raise InputError(f"sizes is {self.sizes!r}; expected a list of whole numbers, such as (128, 64)")
         for size in self.sizes:
             require_whole("sizes", size, 1)
         require_whole("stride", self.stride, 1)
         require_whole("batch", self.batch, 1)
+
+    def check_settings(self) -> None:
+        super().check_settings()
         if self.network.input_size is None:
             raise InputError(
                 'patches are resized to the network\'s input; give its size in its .json file: "size": [224, 224]'

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from faemb.errors import FormatError, InputError
+from faemb.features.image.levels import MOST_SIDE
 from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.settings import require_choice, require_kind, require_number, require_whole
 
@@ -112,7 +113,7 @@ def _require_size(name: str, value: Any) -> None:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise InputError(f"{name} is {value!r}; expected width and height, or None for any size")
     for side in value:
-        require_whole(name, side, 1)
+        require_whole(name, side, 1, MOST_SIDE)
 
 
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
@@ -120,7 +121,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "mean": _require_per_channel,
     "std": _require_spread,
     "size": _require_size,
-    "multiple": lambda name, value: require_whole(name, value, 1),
+    "multiple": lambda name, value: require_whole(name, value, 1, MOST_SIDE),
     "output": lambda name, value: require_kind(name, value, str),
     "prefix_tokens": lambda name, value: require_whole(name, value, 0),
 }
