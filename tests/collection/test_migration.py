@@ -12,7 +12,7 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.collection.layout import Layout
-from faemb.collection.writing import only_writer
+from faemb.collection.locking import only_writer
 from faemb.errors import FaembError, FormatError
 from process_beside import process_beside
 from small_collections import counts

@@ -118,6 +118,7 @@ class Catalogue:
         if not path.is_file():
             raise FormatError(f"there is no catalogue at {path}")
         self._database = opened(path)
+        self._guard: Callable[[], None] | None = None
 
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
@@ -143,12 +144,23 @@ class Catalogue:
         with explained(self.path):
             self._database.execute("begin immediate")
             try:
+                if self._guard is not None:
+                    self._guard()
                 yield
                 self._database.execute("commit")
             except BaseException:
                 if self._database.in_transaction:
                     self._database.execute("rollback")
                 raise
+
+    @contextmanager
+    def guarded(self, guard: Callable[[], None]) -> Iterator[None]:
+        """Call `guard` at the beginning of every change in the block, inside its transaction; its error stops it."""
+        before, self._guard = self._guard, guard
+        try:
+            yield
+        finally:
+            self._guard = before
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

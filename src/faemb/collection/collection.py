@@ -24,6 +24,7 @@ from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
@@ -34,7 +35,7 @@ from faemb.collection.results import Answer, Group, Info
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
-from faemb.collection.writing import Report, Writer, only_writer
+from faemb.collection.writing import Report, Writer
 from faemb.errors import FaembError, Fault, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
@@ -276,7 +277,7 @@ class Collection:
     @contextmanager
     def _changing(self, progress: Progress | None) -> Iterator[Writer]:
         """A writer, with the lock of the one process that may change the collection."""
-        with only_writer(self.layout):
+        with only_writer(self.layout, self._catalogue):
             yield Writer(self.layout, self._catalogue, progress)
 
     # Searching.

@@ -6,9 +6,9 @@ from pathlib import Path
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
 from faemb.collection.hints import typed
 from faemb.collection.layout import MODEL, Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
 from faemb.collection.model import Model
-from faemb.collection.writing import only_writer
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import make_folder, require_outside_collections
 

@@ -9,6 +9,10 @@ from pathlib import Path
 from faemb.errors import FaembError, FormatError
 
 
+class NoRoomError(FaembError):
+    """The disk is full."""
+
+
 def opened(path: Path) -> sqlite3.Connection:
     """A connection for reading and writing; read-only on a read-only disk, where no other process can write either."""
     with explained(path):
@@ -40,7 +44,7 @@ def explained(path: Path) -> Iterator[None]:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # UnicodeDecodeError: SQLite quotes damaged text
         text = str(error)
         if "full" in text or "disk I/O" in text:
-            raise FaembError(
+            raise NoRoomError(
                 f"{path} cannot be written: {text}; make room on the disk and run the same command again"
             ) from error
         if _is_forbidden(error):

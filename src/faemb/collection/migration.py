@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from faemb.collection.catalogue import ADDED_IN_VERSION_3, FORMAT, VERSION, Catalogue
 from faemb.collection.current_model import wrong_model
 from faemb.collection.layout import MODEL, Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
-from faemb.collection.writing import only_writer
 from faemb.errors import FaembError, FormatError
 
 _NEEDED = {"generation", "model", "asked", "keep_features", "index"}
@@ -45,12 +45,13 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
     if version == VERSION:
         return None
     try:
-        with only_writer(layout):
+        with only_writer(layout, catalogue):
             with catalogue.change():
                 version = _version(catalogue)  # another process may have converted it meanwhile
                 for step in range(version, VERSION):
                     STEPS[step](layout, catalogue)
-            layout.sweep(catalogue.in_use())
+            with catalogue.change():
+                layout.sweep(catalogue.in_use())
     except FormatError:
         raise
     except FaembError as error:
