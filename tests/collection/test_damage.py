@@ -384,7 +384,7 @@ def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder
     """The system refuses to let a file grow beyond the limit, as it refuses when there is no room."""
     more = pictures(root / "more", range(20, 30))
     ended = beside.run("add", folder, more, limit=limit)
-    assert ended.fault.startswith("FaembError: ")
+    assert ended.fault.startswith(("FaembError: ", "NoRoomError: "))
     assert "\n" not in ended.fault
     assert str(folder) in ended.fault
     assert "make room on the disk and run the same command again" in ended.fault
@@ -402,7 +402,7 @@ def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder
 def test_a_collection_for_which_there_is_no_room_is_made_later(beside, tmp_path, limit):
     photos = pictures(tmp_path / "photos", range(12))
     ended = beside.run("index", tmp_path / "c", photos, limit=limit)
-    assert ended.fault.startswith("FaembError: ")
+    assert ended.fault.startswith(("FaembError: ", "NoRoomError: "))
     assert "\n" not in ended.fault
     assert beside.run("index", tmp_path / "c", photos).fault == ""
     assert faults_in(tmp_path / "c") == []

@@ -157,9 +157,7 @@ def test_two_writers_that_were_let_in_do_not_disturb_each_other(beside, folder, 
     with Collection.open(folder) as collection:
         assert collection.check() == []
         held = set(names_below(collection, tmp_path))
-        assert held >= {
-            str(file.relative_to(tmp_path)) for place in acknowledged for file in place.iterdir()
-        }
+        assert held >= {str(file.relative_to(tmp_path)) for place in acknowledged for file in place.iterdir()}
         collection.add([more, other])
         assert len(collection) == 10
         assert collection.check() == []
@@ -180,7 +178,8 @@ def add_and_compact(folder: Path, images: Path) -> bool:
             with collection._changing(None) as writer:
                 writer.compact(collection.model)
         except FaembError as error:
-            assert "is in use by another process" in str(error)
+            if "is in use by another process" not in str(error):
+                raise
             return False
     return True
 

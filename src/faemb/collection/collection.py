@@ -32,6 +32,7 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
+from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
@@ -417,7 +418,7 @@ class Collection:
 
     def check(self, *, repair: bool = False, jobs: int | None = None, progress: Progress | None = None) -> list[str]:
         """A sentence for each item that does not match its checksum; with `repair` it is computed again."""
-        damage = self._catalogue.fault()
+        damage = self._repaired_catalogue() if repair else self._catalogue.fault()
         if damage is not None:
             return [f"{self.layout.catalogue} is damaged ({damage}); restore it from a copy"]
         indexes = damaged_indexes(self.layout, self._catalogue)
@@ -426,9 +427,19 @@ class Collection:
             for path in indexes:
                 path.unlink(missing_ok=True)
         else:
-            images = [str(fault) for fault in faults(self._current)]
+            images = [row.sentence for row in row_faults(self._catalogue)]
+            images += [str(fault) for fault in faults(self._current)]
             images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
+
+    def _repaired_catalogue(self) -> str | None:
+        """The fault that is left in the file after its indexes were built anew, if it has any."""
+        damage = self._catalogue.fault()
+        if damage is not None:
+            with suppress(FormatError), self._changing(None), self._catalogue.change():
+                self._catalogue.reindex()
+            damage = self._catalogue.fault()
+        return damage
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
         with self._changing(progress) as writer:

@@ -107,6 +107,11 @@ class Layout:
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
 
 
+def is_model_name(name: str) -> bool:
+    """Whether a collection may give this name to the file of its model."""
+    return _MODELS.fullmatch(name) is not None
+
+
 def relearned_model(generation: int) -> str:
     """Name of the file of a model that was learned for this generation."""
     return f"model-generation-{generation}.faemb"

@@ -6,6 +6,7 @@ leaves the old collection or the new one.
 
     1 -> 2    short vectors and binary codes are part of an index and are not stored for each image
     2 -> 3    the model can be learned again; images that were removed are remembered
+    3 -> 4    every row of the catalogue has a checksum
 """
 
 from collections.abc import Callable
@@ -94,7 +95,12 @@ def _from_2_to_3(layout: Layout, catalogue: Catalogue) -> None:
     catalogue.set("version", "3")
 
 
-STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
+def _from_3_to_4(layout: Layout, catalogue: Catalogue) -> None:
+    catalogue.add_checksums()
+    catalogue.set("version", "4")
+
+
+STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 """Each converts a collection of its version to the next one, inside a transaction."""
 
 
