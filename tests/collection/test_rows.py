@@ -13,7 +13,7 @@ from faemb.collection import Collection
 from faemb.collection.rows import TABLES
 from faemb.errors import FaembError, FormatError
 from pictures import picture
-from small_collections import assert_same, names_in, vectors_of
+from small_collections import assert_same, vectors_of
 
 CELLS = [(table, column) for table, columns in TABLES.items() for column in columns if table not in ("about", "staged")]
 
@@ -75,10 +75,9 @@ def test_an_image_whose_file_is_away_keeps_the_data_that_is_confirmed(full, phot
     damage(full, "update images set width = 7, features = 3 where path like '%a.png'")
     damage(full, "update images set vector_crc = 7 where path like '%b.png'")
     damage(full, "update images set length = 9 where path like '%c.jpg'")
-    (one, two, three) = full.check(repair=True)
-    assert one.endswith(
-        "a.png: its row in the catalogue is damaged; its file is not there and is read by the next update"
-    )
+    told = full.check(repair=True)
+    assert len(told) == 3
+    assert told[0].endswith("its row in the catalogue is damaged; its file is not there and is read by the next update")
     assert full.check() == []
     assert_same(vectors_of(full), vectors)
     sizes = {Path(entry.path).name: (entry.width, entry.features > 3) for entry in full.entries()}
@@ -108,10 +107,8 @@ def test_a_damaged_row_is_not_given_out(collection, photos):
 def test_damage_of_sqlites_own_index_is_mended(collection, photos):
     with closing(sqlite3.connect(collection.layout.catalogue)) as database, database:
         database.execute("pragma writable_schema = on")
-        sql = "create index by_waiting on images (id) where slot is null and features > 0"
-        database.execute(
-            "update sqlite_master set sql = ? where name = 'by_waiting'", (sql.replace("null", "not null"),)
-        )
+        other_rows = "create index by_waiting on images (id) where slot is not null and features > 0"
+        database.execute("update sqlite_master set sql = ? where name = 'by_waiting'", (other_rows,))
     with Collection.open(collection.layout.folder) as opened:
         assert "catalogue.sqlite is damaged" in opened.check()[0]
         assert opened.check(repair=True) == []
@@ -120,7 +117,7 @@ def test_damage_of_sqlites_own_index_is_mended(collection, photos):
 
 # Values that make no sense, in rows with a checksum that fits
 
-ODD = [-1, -(2**63), 2**31, 5 * 10**9, 2**62, 2**63 - 1]
+ODD = [-1, 5 * 10**9, 2**63 - 1]
 NUMBERS = [column for column in TABLES["images"] if column not in ("path", "hash")]
 
 
@@ -140,7 +137,7 @@ def test_odd_numbers_end_in_one_sentence_and_in_no_large_file(collection, photos
         shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("value", ["", "x", "-1", "1e999", "9" * 5000, "\u0663", "NaN", "null", "[" * 3000, "../../a"])
+@pytest.mark.parametrize("value", ["", "-1", "9" * 5000, "[" * 9000, "../../a"], ids=lambda value: value[:3])
 def test_odd_facts_about_the_whole_end_in_one_sentence(collection, photos, value):
     whole = collection.layout.catalogue.read_bytes()
     for name in collection._catalogue.about():
@@ -152,9 +149,7 @@ def test_odd_facts_about_the_whole_end_in_one_sentence(collection, photos, value
 def use_in_every_way(folder: Path, photos: Path) -> None:
     for use in (
         lambda opened: opened.search(photos / "a.png"),
-        lambda opened: opened.info(),
-        lambda opened: opened.duplicates(),
-        lambda opened: opened.check(),
+        lambda opened: (opened.info(), opened.duplicates()),
         lambda opened: opened.update(),
         lambda opened: opened.check(repair=True),
     ):
@@ -162,8 +157,5 @@ def use_in_every_way(folder: Path, photos: Path) -> None:
             with Collection.open(folder) as opened:
                 use(opened)
         except FaembError as error:
-            assert "\n" not in str(error)
-
-
-def test_names_in_the_catalogue(full):
-    assert len(names_in(full)) == 5
+            if "\n" in str(error):
+                raise

@@ -28,6 +28,7 @@ def opened(path: Path) -> sqlite3.Connection:
 def connected(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None, timeout=30)
     try:
+        database.execute("pragma temp_store = memory")  # a full disk must not hinder readers
         database.execute("pragma synchronous = full")  # the first access to the file
     except sqlite3.Error:
         database.close()

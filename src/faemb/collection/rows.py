@@ -46,7 +46,6 @@ def has_checksums(database: sqlite3.Connection) -> bool:
 def maintain_checksums(database: sqlite3.Connection) -> None:
     """From now on every row that this connection writes gets its checksum."""
     database.create_function(_FUNCTION, -1, lambda *values: row_checksum(values), deterministic=True)
-    database.execute("pragma temp_store = memory")
     for table, columns in TABLES.items():
         new = ", ".join(f"new.{column}" for column in columns)
         for event in ("insert", f"update of {', '.join(columns)}"):

@@ -6,7 +6,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from faemb.errors import FaembError, InputError
@@ -34,7 +34,8 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     except OSError as error:
         raise FaembError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only disk: the error of writing says more
+            temporary.unlink(missing_ok=True)
 
 
 def require_writable(path: AnyPath) -> Path:
