@@ -249,6 +249,18 @@ def build_index(say: Callable[[str], None], folder: str, image: str) -> None:
         say(str(answer.hits[0].path))
 
 
+def look_without_room(say: Callable[[str], None], folder: str, image: str) -> None:
+    """On a disk on which nothing can be written at all."""
+    limited(0)
+    try:
+        with Collection.open(folder) as collection:
+            found = [collection.search(image, index=kind)[0].hits[0].path for kind in ("exact", "hnsw")]
+            found += [collection.info().images, collection.check()]
+    finally:
+        limited(None)
+    say(str(found))
+
+
 def look_only(say: Callable[[str], None], folder: str, image: str) -> None:
     """As a user who may not write there."""
     with Collection.open(folder) as collection:
@@ -300,6 +312,7 @@ JOBS = {
         compact,
         repair,
         build_index,
+        look_without_room,
         look_only,
         hold,
         churn,

@@ -1,9 +1,11 @@
 """Collections that are damaged, moved, or on a full disk: faults are reported, and what can be derived is repaired."""
 
+import errno
 import os
 import random
 import re
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from faemb.collection import Collection, backends, gathering, writing
 from faemb.collection.backends import APPROXIMATE
+from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.collection.slots import SlotFile
 from faemb.errors import FaembError, FormatError, InputError
@@ -486,6 +489,51 @@ def test_a_search_that_cannot_write_its_index_answers_all_the_same(beside, folde
     assert (ended.fault, ended.told) == ("", [str(root / "photos" / "000.png")])
     assert list(folder.glob("*.faiss")) == []
     assert list(folder.glob(".*.tmp")) == []
+
+
+def test_a_disk_without_any_room_is_searched(beside, folder, root):
+    pytest.importorskip("faiss")
+    ended = beside.run("look_without_room", folder, root / "photos" / "000.png")
+    found = root / "photos" / "000.png"
+    assert (ended.fault, ended.told) == ("", [str([found, found, COUNT, []])])
+
+
+def test_a_removal_is_complete_without_room_for_what_follows(folder, root, monkeypatch):
+    """The transaction of a compaction may fail when its files are there already."""
+
+    def no_room(*how: Any, **more: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with Collection.open(folder) as collection:
+        monkeypatch.setattr(writing, "_UNUSED_SLOTS", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Catalogue, "use", no_room)
+            assert collection.remove([root / "photos" / "000.png", root / "photos" / "001.png"]) == 2
+        assert collection.check() == []
+        assert sorted(file.name for file in folder.glob("*-2.*")) == []
+        collection.remove(root / "photos" / "002.png")
+        assert sorted(file.name for file in folder.glob("*-2.*")) == ["features-2.bin", "vectors-2.f32"]
+        assert collection.check() == []
+
+
+def test_too_few_files_at_a_time_are_explained(folder, root, monkeypatch):
+    def open_too_many(*how: Any, **more: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(gathering, "spread", open_too_many)
+    with Collection.open(folder) as collection, pytest.raises(FaembError, match=r"allow more with: ulimit -n 1024"):
+        collection.add(picture(root / "more.png", 90))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_repair_does_not_wait_for_a_pipe_in_place_of_an_image(folder, root, vectors):
+    flip(folder / "features-1.bin")
+    for image in (root / "photos").iterdir():
+        image.unlink()
+        os.mkfifo(image)
+    (folder / "thumbnails.sqlite").unlink()
+    assert len(faults_in(folder, repair=True)) == 1
+    assert_whole(folder, vectors, features=False)
 
 
 def test_a_collection_that_may_only_be_read(beside, original):

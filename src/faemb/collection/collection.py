@@ -5,6 +5,7 @@ with Collection.create("photos.faemb", new_model()) as photos:
     photos.search("query.jpg", top=5)
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -278,8 +279,16 @@ class Collection:
     @contextmanager
     def _changing(self, progress: Progress | None) -> Iterator[Writer]:
         """A writer, with the lock of the one process that may change the collection."""
-        with only_writer(self.layout, self._catalogue):
-            yield Writer(self.layout, self._catalogue, progress)
+        try:
+            with only_writer(self.layout, self._catalogue):
+                yield Writer(self.layout, self._catalogue, progress)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise FaembError(
+                f"{self.layout.folder} cannot be changed: this process may open too few files at a time; allow more "
+                "with: ulimit -n 1024, and run the same command again"
+            ) from error
 
     # Searching.
 

@@ -19,6 +19,7 @@ from faemb.features.extractor import Extractor
 from faemb.features.files.npz import is_our_npz, read_npz_header, write_npz
 from faemb.features.folders import by_suffix, common_folder, find_some
 from faemb.runtime import Progress, silent
+from faemb.runtime.limits import require_plain_file
 from faemb.runtime.parallel import checked_jobs, spread
 from faemb.runtime.storage import AnyPath, make_folder, require_outside_collections
 
@@ -117,6 +118,7 @@ def extract_folder(
 
 def content_hash(path: Path) -> str:
     """Hash of the file's bytes, which does not depend on its name and folder."""
+    require_plain_file(path, "an image or a file of features")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
