@@ -254,8 +254,8 @@ def look_without_room(say: Callable[[str], None], folder: str, image: str) -> No
     limited(0)
     try:
         with Collection.open(folder) as collection:
-            found = [collection.search(image, index=kind)[0].hits[0].path for kind in ("exact", "hnsw")]
-            found += [collection.info().images, collection.check()]
+            hits = [str(collection.search(image, index=kind)[0].hits[0].path) for kind in ("exact", "hnsw")]
+            found = [*hits, collection.info().images, collection.check()]
     finally:
         limited(None)
     say(str(found))

@@ -494,7 +494,7 @@ def test_a_search_that_cannot_write_its_index_answers_all_the_same(beside, folde
 def test_a_disk_without_any_room_is_searched(beside, folder, root):
     pytest.importorskip("faiss")
     ended = beside.run("look_without_room", folder, root / "photos" / "000.png")
-    found = root / "photos" / "000.png"
+    found = str(root / "photos" / "000.png")
     assert (ended.fault, ended.told) == ("", [str([found, found, COUNT, []])])
 
 

@@ -77,7 +77,7 @@ def test_a_read_only_disk_is_told_as_such(tmp_path, monkeypatch):
 
     for call in ("touch", "unlink"):
         monkeypatch.setattr(Path, call, refuse)
-    with pytest.raises(FaembError, match="cannot write .*: Read-only file system"), replacing(tmp_path / "out"):
+    with pytest.raises(FaembError, match=r"cannot write .*: Read-only file system"), replacing(tmp_path / "out"):
         pass
 
 

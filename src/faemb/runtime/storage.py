@@ -88,7 +88,8 @@ def is_collection(folder: AnyPath) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, unless they exist."""
+    """Make a folder for outputs and those above it, unless they exist; an error if it lies in a collection."""
+    require_outside_collections(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
