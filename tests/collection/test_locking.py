@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, checking, reading, stored
+from faemb.collection import Collection, reading, stored
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
@@ -339,7 +339,7 @@ def test_compaction_between_looking_up_features_and_reading_them(folder, photos,
 
 def test_a_check_while_all_is_moved_finds_no_faults(folder, photos, monkeypatch):
     with Collection.open(folder) as reader:
-        moving_all_before_the_next_read(checking, monkeypatch, folder, photos / "000.png")
+        moving_all_before_the_next_read(stored, monkeypatch, folder, photos / "000.png")
         assert reader.check() == []
 
 
