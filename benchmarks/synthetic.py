@@ -8,8 +8,9 @@ from faemb import VLAD, Encoder
 from faemb.collection import Collection
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
-from faemb.collection.writing import Writer, only_writer
+from faemb.collection.writing import Writer
 from faemb.features import HessianAffine
 from faemb.normalise import unit_length
 

@@ -1,8 +1,8 @@
 """A process beside the tests that changes small collections and is killed on the way.
 
 Run as a program this is that process: it has imported everything once and does each job in a child of its own, in
-which no workers are used. A child can be ordered to die at its n-th step: a step is a call that changes a file or the
-database, or that waits for the disk.
+which no workers are used. A child can be ordered to die, or to wait, at its n-th step: a step is a call that changes a
+file or the database, or that waits for the disk.
 """
 
 import atexit
@@ -59,7 +59,10 @@ class Beside:
         self._folder.cleanup()
 
     def run(self, job: str, *arguments: Any, **orders: float) -> Ended:
-        """Until it ends: by itself, at step `stop`, or `after` seconds; it can make files of `limit` bytes only."""
+        """Until it ends: by itself, at step `stop`, or `after` seconds; it can make files of `limit` bytes only.
+
+        At step `wait` it says so and waits for `go_on`.
+        """
         self.start(job, *arguments, **orders)
         return self.end()
 
@@ -69,6 +72,12 @@ class Beside:
         order = {"job": job, "arguments": list(map(str, arguments)), "said": str(self._said), **orders}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
+
+    def waits(self) -> bool:
+        return "waits" in self.told()
+
+    def go_on(self) -> None:
+        Path(f"{self._said}.go").touch()
 
     def end(self) -> Ended:
         assert self._process.stdout is not None
@@ -117,10 +126,21 @@ class Job:
     def _count(self, frame: Any, event: str, function: Any) -> None:
         if event == "c_call" and is_step(function):
             self._steps += 1
+            if self._steps == self._order.get("wait"):
+                self._wait()
             if self._steps == self._order.get("stop"):
                 if isinstance(function.__self__, io.FileIO):  # a write that was begun: anything may be there now
                     os.write(function.__self__.fileno(), os.urandom(300))
                 os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    def _wait(self) -> None:
+        sys.setprofile(None)
+        self._say("waits")
+        go = Path(self._order["said"] + ".go")
+        while not go.exists():
+            time.sleep(0.005)
+        go.unlink()
+        sys.setprofile(self._count)
 
 
 def limited(most: int | None) -> None:
@@ -229,6 +249,18 @@ def build_index(say: Callable[[str], None], folder: str, image: str) -> None:
         say(str(answer.hits[0].path))
 
 
+def look_without_room(say: Callable[[str], None], folder: str, image: str) -> None:
+    """On a disk on which nothing can be written at all."""
+    limited(0)
+    try:
+        with Collection.open(folder) as collection:
+            hits = [str(collection.search(image, index=kind)[0].hits[0].path) for kind in ("exact", "hnsw")]
+            found = [*hits, collection.info().images, collection.check()]
+    finally:
+        limited(None)
+    say(str(found))
+
+
 def look_only(say: Callable[[str], None], folder: str, image: str) -> None:
     """As a user who may not write there."""
     with Collection.open(folder) as collection:
@@ -280,6 +312,7 @@ JOBS = {
         compact,
         repair,
         build_index,
+        look_without_room,
         look_only,
         hold,
         churn,

@@ -14,9 +14,11 @@ import pytest
 from command_line import Run, assert_mistake, commands
 
 from faemb.collection import Collection, Model
+from faemb.errors import InputError
 from faemb.features import HessianAffine, job
 from faemb.features.files import write_npz
 from faemb.pages.document import render
+from faemb.runtime.storage import make_folder
 from made_up_runs import run as made_up_run
 from pictures import picture
 from processes import COMMAND, PATIENCE, one_after_the_other
@@ -101,10 +103,13 @@ class TestExistingFiles:
             assert_mistake(run(*command, place, "--overwrite"), words)
         assert sorted(os.listdir("photos.faemb")) == before
 
-    def test_features_are_not_written_into_a_collection(self, run):
+    def test_no_folder_is_made_in_a_collection(self, run, here):
         words = "photos.faemb is a collection; give a name outside of it"
         assert_mistake(run("features", "photos", "--out", "photos.faemb/features"), words)
         assert_mistake(run("convert-features", "a.npz", "--out", "photos.faemb/features"), words)
+        assert_mistake(run("demo", "--out", "photos.faemb/demo"), words)
+        with pytest.raises(InputError, match=words):
+            make_folder(here / "photos.faemb" / "benchmark")
 
     def test_it_is_refused_before_any_work(self, run, here, monkeypatch):
         def work(*_: Any) -> None:

@@ -96,7 +96,7 @@ class TestCreation:
         assert sorted(path.name for path in file.parent.iterdir()) == ["catalogue.sqlite"]
 
     def test_the_disk_is_waited_for(self, catalogue):
-        assert catalogue._one("pragma journal_mode") == "wal"
+        assert catalogue._one("pragma journal_mode", str) == "wal"
         assert catalogue._one("pragma synchronous") == 2  # FULL
 
 
@@ -351,7 +351,7 @@ class TestRefusals:
         catalogue = Catalogue(folder / "catalogue.sqlite")
         catalogue.set("version", str(VERSION + 1))
         catalogue.close()
-        self.refused(folder, "has format version 4; this faemb reads up to 3: pip install --upgrade faemb")
+        self.refused(folder, "has format version 5; this faemb reads up to 4: pip install --upgrade faemb")
 
     def test_the_catalogue_of_something_else(self, folder):
         catalogue = Catalogue(folder / "catalogue.sqlite")
@@ -379,7 +379,7 @@ class TestRefusals:
         catalogue.close()
         file = folder / "catalogue.sqlite"
         os.truncate(file, int(share * file.stat().st_size))
-        self.refused(folder, r"is damaged, or is not a catalogue \(.*\); restore it from a copy")
+        self.refused(folder, r"is damaged(, or is not a catalogue \(.*\)|: .*); (run: .*, or )?restore it from a copy")
 
     def test_a_folder_without_one(self, tmp_path):
         with pytest.raises(InputError, match=r"no collection at .*; make one with: faemb index"):

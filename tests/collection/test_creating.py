@@ -213,5 +213,5 @@ def test_a_newer_format_is_refused(collection):
     catalogue = Catalogue(collection.layout.catalogue)
     catalogue.set("version", "99")
     catalogue.close()
-    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 3: pip install --upgrade faemb"):
+    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 4: pip install --upgrade faemb"):
         Collection.open(collection.layout.folder)

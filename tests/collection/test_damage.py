@@ -1,9 +1,11 @@
 """Collections that are damaged, moved, or on a full disk: faults are reported, and what can be derived is repaired."""
 
+import errno
 import os
 import random
 import re
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Collection, gathering, writing
+from faemb.collection import Collection, backends, gathering, writing
+from faemb.collection.backends import APPROXIMATE
+from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.collection.slots import SlotFile
 from faemb.errors import FaembError, FormatError, InputError
@@ -359,9 +363,64 @@ def test_a_damaged_index_is_made_again(folder, root, kind, damage):
     assert file.stat().st_size == size
 
 
+@pytest.mark.parametrize("kind", APPROXIMATE)
+def test_a_damaged_index_never_answers(folder, root, kind):
+    """Bits that flip anywhere, and files that are cut, lead to another index and to the same answer."""
+    pytest.importorskip("faiss")
+    chances = random.Random(7)  # noqa: S311
+    with Collection.open(folder) as collection:
+        query = [collection.features(root / "photos" / "001.png")]
+        before = collection.search_features(query, index=kind)
+    (file,) = folder.glob("*.faiss")
+    whole = file.read_bytes()
+    places = [
+        0,
+        1,
+        len(whole) - 1,
+        len(whole) - 6,
+        len(whole) - 15,
+        *(chances.randrange(len(whole)) for _ in range(15)),
+    ]
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << chances.randrange(8)
+        file.write_bytes(damaged if place % 5 else damaged[:place])
+        with Collection.open(folder) as collection:
+            assert collection.search_features(query, index=kind) == before
+        assert file.read_bytes() == whole
+
+
+def test_an_index_is_read_once_in_a_process(folder, root, monkeypatch):
+    pytest.importorskip("faiss")
+    read: list[Path] = []
+    monkeypatch.setattr(backends, "is_undamaged", recording(read.append, backends.is_undamaged))
+    for _ in range(3):
+        with Collection.open(folder) as collection:
+            collection.search(root / "photos" / "001.png", index="hnsw")
+    (file,) = folder.glob("*.faiss")
+    assert read == [file]
+
+
+@pytest.mark.parametrize("kind", APPROXIMATE)
+@pytest.mark.parametrize("other", ["kind", "width", "count"])
+def test_an_index_of_something_else_is_passed_over(folder, root, kind, other, tmp_path):
+    pytest.importorskip("faiss")
+    with Collection.open(folder) as collection:
+        query = [collection.features(root / "photos" / "001.png")]
+        before = collection.search_features(query, index=kind)
+        shape = collection.view().vectors.shape
+    (file,) = folder.glob("*.faiss")
+    whole, rng = file.read_bytes(), np.random.default_rng(0)
+    made_as = APPROXIMATE["binary" if kind == "hnsw" else "hnsw"] if other == "kind" else APPROXIMATE[kind]
+    rows, columns = shape[0] + 40 * (other == "count"), shape[1] + 8 * (other == "width")
+    made_as.build(rng.random((rows, columns), np.float32), np.arange(rows)).save(file)
+    with Collection.open(folder) as collection:
+        assert collection.search_features(query, index=kind) == before
+    assert file.read_bytes() == whole
+
+
 @pytest.mark.parametrize("place", [0.02, 0.5, 0.9, 1.0])
 def test_a_check_reads_the_index_too(folder, root, place):
-    """A search does not notice this damage."""
     pytest.importorskip("faiss")
     with Collection.open(folder) as collection:
         (before,) = collection.search(root / "photos" / "001.png", index="hnsw")
@@ -384,7 +443,7 @@ def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder
     """The system refuses to let a file grow beyond the limit, as it refuses when there is no room."""
     more = pictures(root / "more", range(20, 30))
     ended = beside.run("add", folder, more, limit=limit)
-    assert ended.fault.startswith("FaembError: ")
+    assert ended.fault.startswith(("FaembError: ", "NoRoomError: "))
     assert "\n" not in ended.fault
     assert str(folder) in ended.fault
     assert "make room on the disk and run the same command again" in ended.fault
@@ -402,7 +461,7 @@ def test_a_full_disk_costs_nothing_but_the_work_that_was_not_done(beside, folder
 def test_a_collection_for_which_there_is_no_room_is_made_later(beside, tmp_path, limit):
     photos = pictures(tmp_path / "photos", range(12))
     ended = beside.run("index", tmp_path / "c", photos, limit=limit)
-    assert ended.fault.startswith("FaembError: ")
+    assert ended.fault.startswith(("FaembError: ", "NoRoomError: "))
     assert "\n" not in ended.fault
     assert beside.run("index", tmp_path / "c", photos).fault == ""
     assert faults_in(tmp_path / "c") == []
@@ -430,6 +489,51 @@ def test_a_search_that_cannot_write_its_index_answers_all_the_same(beside, folde
     assert (ended.fault, ended.told) == ("", [str(root / "photos" / "000.png")])
     assert list(folder.glob("*.faiss")) == []
     assert list(folder.glob(".*.tmp")) == []
+
+
+def test_a_disk_without_any_room_is_searched(beside, folder, root):
+    pytest.importorskip("faiss")
+    ended = beside.run("look_without_room", folder, root / "photos" / "000.png")
+    found = str(root / "photos" / "000.png")
+    assert (ended.fault, ended.told) == ("", [str([found, found, COUNT, []])])
+
+
+def test_a_removal_is_complete_without_room_for_what_follows(folder, root, monkeypatch):
+    """The transaction of a compaction may fail when its files are there already."""
+
+    def no_room(*how: Any, **more: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with Collection.open(folder) as collection:
+        monkeypatch.setattr(writing, "_UNUSED_SLOTS", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Catalogue, "use", no_room)
+            assert collection.remove([root / "photos" / "000.png", root / "photos" / "001.png"]) == 2
+        assert collection.check() == []
+        assert sorted(file.name for file in folder.glob("*-2.*")) == []
+        collection.remove(root / "photos" / "002.png")
+        assert sorted(file.name for file in folder.glob("*-2.*")) == ["features-2.bin", "vectors-2.f32"]
+        assert collection.check() == []
+
+
+def test_too_few_files_at_a_time_are_explained(folder, root, monkeypatch):
+    def open_too_many(*how: Any, **more: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(gathering, "spread", open_too_many)
+    with Collection.open(folder) as collection, pytest.raises(FaembError, match=r"allow more with: ulimit -n 1024"):
+        collection.add(picture(root / "more.png", 90))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_repair_does_not_wait_for_a_pipe_in_place_of_an_image(folder, root, vectors):
+    flip(folder / "features-1.bin")
+    for image in (root / "photos").iterdir():
+        image.unlink()
+        os.mkfifo(image)
+    (folder / "thumbnails.sqlite").unlink()
+    assert len(faults_in(folder, repair=True)) == 1
+    assert_whole(folder, vectors, features=False)
 
 
 def test_a_collection_that_may_only_be_read(beside, original):
@@ -494,8 +598,10 @@ def test_a_collection_that_moves_alone_loses_sight_of_its_images_but_not_of_thei
 
 def test_what_others_keep_in_the_folder_is_not_touched(folder, root):
     theirs = ["my-notes.bin", "a-b.f32", ".swap.tmp", "notes-1.u8", "x.faiss", "vectors-final.f32", "index-a-b.faiss"]
-    theirs += ["fitted.faemb", "model-2.faemb", "index-1-final.faiss"]
-    ours = ["vectors-7.f32", "short-0.f32", "codes-2.u8", "features-9.bin", "hnsw-3-5.faiss", ".0123456789abcdef.tmp"]
+    theirs += ["fitted.faemb", "model-2.faemb", "index-1-final.faiss", "holiday-2024-06.faiss", "holiday-2-6.faiss"]
+    theirs += ["vectors-2024.f32", "features-2024.bin", "hnsw-2024-6.faiss", "hnsw-02-6.faiss", "below/vectors-2.f32"]
+    ours = ["vectors-2.f32", "short-1.f32", "codes-2.u8", "features-2.bin", "hnsw-2-5.faiss", ".0123456789abcdef.tmp"]
+    (folder / "below").mkdir()
     for name in theirs + ours:
         (folder / name).write_text("precious")
     with Collection.open(folder) as collection:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from faemb.collection import Collection
-from faemb.collection.writing import only_writer
+from faemb.collection.locking import only_writer
 from faemb.errors import InputError
 from faemb.features import LocalFeatures
 from pictures import picture, pictures, pixels

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, checking, reading, stored
+from faemb.collection import Collection, reading, stored
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
@@ -20,6 +20,7 @@ from process_beside import Beside, process_beside
 from processes import PATIENCE, wait_until
 from small_collections import (
     assert_same,
+    names_below,
     names_in,
     new_tiny_model,
     tiny_model,
@@ -132,6 +133,64 @@ def test_of_two_that_make_the_same_collection_one_is_turned_away(tmp_path, monke
     assert [BUSY in sentence for sentence in told] == [True]
     with pytest.raises(InputError, match=r"there is a collection at .* already"):
         Collection.create(tmp_path / "c", tiny_model())
+
+
+# Writers whose lock file someone deletes
+
+
+@pytest.mark.parametrize("job", ["add", "relearn", "compact"])
+@pytest.mark.parametrize("moment", [0.35, 0.8])
+def test_two_writers_that_were_let_in_do_not_disturb_each_other(beside, folder, photos, tmp_path, job, moment):
+    """The first one waits at a step of its work, the second one does all of its own, the first one goes on."""
+    whole, more, other = copy_of(folder), pictures(tmp_path / "more", (20, 21, 22)), pictures(tmp_path / "b", (30, 31))
+    arguments = [more] if job == "add" else []
+    steps = beside.run(job, whole, *arguments).steps
+    beside.start(job, folder, *arguments, wait=max(1, int(moment * steps)))
+    assert wait_until(beside.waits)
+    (folder / "writer.lock").unlink()
+    came_in = add_and_compact(folder, other)
+    beside.go_on()
+    ended = beside.end()
+    assert ended.fault == "" or "writer.lock was deleted, and another process may be changing" in ended.fault
+    assert (ended.fault == "") is (len(ended.told) == 2)  # it waited, and said that it has ended
+    acknowledged = [photos, *([other] if came_in else []), *([more] if str(more) in ended.told else [])]
+    with Collection.open(folder) as collection:
+        assert collection.check() == []
+        held = set(names_below(collection, tmp_path))
+        assert held >= {str(file.relative_to(tmp_path)) for place in acknowledged for file in place.iterdir()}
+        collection.add([more, other])
+        assert len(collection) == 10
+        assert collection.check() == []
+        for image in sorted(other.iterdir()):
+            assert collection.search(image, top=1)[0].hits[0].path == image
+
+
+def copy_of(folder: Path) -> Path:
+    return shutil.copytree(folder, folder.with_name("copy.faemb"))
+
+
+def add_and_compact(folder: Path, images: Path) -> bool:
+    """False if the other process is in the middle of a transaction and does not let it in."""
+    with Collection.open(folder) as collection:
+        collection._catalogue._database.execute("pragma busy_timeout = 100")
+        try:
+            collection.add(images)
+            with collection._changing(None) as writer:
+                writer.compact(collection.model)
+        except FaembError as error:
+            if "is in use by another process" not in str(error):
+                raise
+            return False
+    return True
+
+
+def test_a_lock_file_that_was_deleted_and_made_again(folder, photos):
+    with Collection.open(folder) as collection, collection._changing(None) as writer:
+        (folder / "writer.lock").unlink()
+        (folder / "writer.lock").touch()
+        with pytest.raises(FaembError, match=r"writer\.lock was deleted"):
+            writer.remove(["../photos/000.png"])
+        assert len(collection) == 5
 
 
 # Readers
@@ -280,7 +339,7 @@ def test_compaction_between_looking_up_features_and_reading_them(folder, photos,
 
 def test_a_check_while_all_is_moved_finds_no_faults(folder, photos, monkeypatch):
     with Collection.open(folder) as reader:
-        moving_all_before_the_next_read(checking, monkeypatch, folder, photos / "000.png")
+        moving_all_before_the_next_read(stored, monkeypatch, folder, photos / "000.png")
         assert reader.check() == []
 
 

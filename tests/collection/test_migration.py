@@ -12,7 +12,7 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.collection.layout import Layout
-from faemb.collection.writing import only_writer
+from faemb.collection.locking import only_writer
 from faemb.errors import FaembError, FormatError
 from process_beside import process_beside
 from small_collections import counts
@@ -54,7 +54,7 @@ def assert_converted(folder: Path) -> None:
         for name in NAMES:
             (answer,) = collection.search(photos / name, threshold=0.999)
             assert [hit.path for hit in answer.hits] == [photos / name]
-    assert about(folder)["version"] == "3"
+    assert about(folder)["version"] == "4"
     assert about(folder)["learned_from"] == ""  # it was not recorded
     assert not {"short_crc", "code_crc"} & columns(folder)
     assert sorted(path.name for path in folder.iterdir() if path.name != "writer.lock") == [
@@ -67,7 +67,7 @@ def assert_converted(folder: Path) -> None:
 
 def test_version_1(folder):
     with Collection.open(folder) as collection:
-        assert collection.migrated == f"{folder} was converted from format version 1 to 3"
+        assert collection.migrated == f"{folder} was converted from format version 1 to 4"
         assert len(collection) == 5
     assert_converted(folder)
 
@@ -76,7 +76,7 @@ def test_version_2(tmp_path):
     folder = shutil.copytree(GOLDEN.parent / "collection-v2", tmp_path / "old") / "photos.faemb"
     told: list[str] = []
     with Collection.open(folder) as collection:
-        assert collection.migrated == f"{folder} was converted from format version 2 to 3"
+        assert collection.migrated == f"{folder} was converted from format version 2 to 4"
         assert (collection.info().learned_from, collection.info().relearning_is_due) == (None, False)
         assert collection.relearn(notice=told.append).relearned_from == 5
         assert told[0].startswith("it is not known from how many images the model has learned; it is learned again")
@@ -108,7 +108,7 @@ def test_a_conversion_of_version_2_that_is_killed_at_any_step(tmp_path):
         with Collection.open(copy) as collection:
             assert collection.check() == []
             assert len(collection) == 5
-    assert found == {"2", "3"}
+    assert found == {"2", "4"}
 
 
 def test_other_files_in_its_folder_are_kept(folder):
@@ -158,7 +158,7 @@ def test_a_conversion_that_is_killed_at_every_second_step(folder, tmp_path):
     beside, old = process_beside(), {path.name: path.read_bytes() for path in folder.iterdir()}
     copy = shutil.copytree(folder.parent, tmp_path / "whole") / "photos.faemb"
     whole = beside.run("open_collection", copy)
-    assert (whole.fault, whole.told) == ("", [f"{copy} was converted from format version 1 to 3"])
+    assert (whole.fault, whole.told) == ("", [f"{copy} was converted from format version 1 to 4"])
     found = set()
     for stop in range(1, whole.steps + 1, 2):
         copy = shutil.copytree(folder.parent, tmp_path / f"killed at {stop}") / "photos.faemb"
@@ -172,7 +172,7 @@ def test_a_conversion_that_is_killed_at_every_second_step(folder, tmp_path):
         with Collection.open(copy) as collection, collection._changing(None):
             pass  # a writer deletes what the killed process left
         assert_converted(copy)
-    assert found == {"1", "3"}
+    assert found == {"1", "4"}
 
 
 @needs_fork
@@ -183,13 +183,13 @@ def test_where_nothing_may_be_written_it_is_refused():
         os.chmod(folder, 0o555)  # noqa: S103
         ended = process_beside().run("open_without_permission", folder)
         os.chmod(folder, 0o755)  # noqa: S103
-        words = f"FaembError: {folder} has format version 1 and must be converted to version 3 before it can be used: "
+        words = f"FaembError: {folder} has format version 1 and must be converted to version 4 before it can be used: "
         assert ended.fault.startswith(words)
         assert about(folder)["version"] == "1"
 
 
 def test_while_another_process_changes_it_it_is_refused(folder):
-    words = "has format version 1 and must be converted to version 3 .* is being changed by another process"
+    words = "has format version 1 and must be converted to version 4 .* is being changed by another process"
     with only_writer(Layout(folder)), pytest.raises(FaembError, match=words):
         Collection.open(folder)
     assert about(folder)["version"] == "1"

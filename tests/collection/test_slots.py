@@ -106,12 +106,26 @@ def test_a_file_that_vanishes_at_the_last_moment(file, monkeypatch):
 
 def test_bytes_anywhere(tmp_path):
     file = tmp_path / "features-1.bin"
-    write_at(file, 5, b"after")
     write_at(file, 0, b"front", durable=False)
-    assert file.read_bytes() == b"frontafter"
-    assert read_at(file, 3, 4) == b"ntaf"
-    assert read_at(file, 8, 100) == b"er"
-    assert read_at(file, 99, 1) == b""
+    write_at(file, 5, b"after")
+    write_at(file, 0, b"FRONT")
+    assert file.read_bytes() == b"FRONTafter"
+    assert read_at(file, 3, 4) == b"NTaf"
+    assert read_at(file, 10, 0) == b""
+
+
+@pytest.mark.parametrize(("offset", "length"), [(8, 3), (99, 1), (0, 5 * 10**9), (-1, 2), (2**70, 1), (3, -2)])
+def test_bytes_that_a_file_does_not_have_are_not_read(tmp_path, offset, length):
+    (tmp_path / "a").write_bytes(b"0123456789")
+    with pytest.raises(ValueError, match="has 10 bytes, and bytes"):
+        read_at(tmp_path / "a", offset, length)
+
+
+@pytest.mark.parametrize("offset", [1, 5 * 10**9])
+def test_a_file_never_gets_a_hole(tmp_path, offset):
+    with pytest.raises(FormatError, match=r"a has 0 bytes of the .* that the catalogue names; run: faemb check"):
+        write_at(tmp_path / "a", offset, b"1")
+    assert not (tmp_path / "a").exists()
 
 
 def test_the_disk_has_it_before_it_counts(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """A file exists completely or not at all, whatever happens while it is written."""
 
+import errno
 import os
 import random
 import subprocess
@@ -66,6 +67,18 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path):
     with pytest.raises(FaembError, match=r"cannot write .*model: No space left on device"):
         fail_halfway(tmp_path / "model", OSError(28, "No space left on device"))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_read_only_disk_is_told_as_such(tmp_path, monkeypatch):
+    """There even a file that does not exist cannot be deleted."""
+
+    def refuse(*how: object, **more: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for call in ("touch", "unlink"):
+        monkeypatch.setattr(Path, call, refuse)
+    with pytest.raises(FaembError, match=r"cannot write .*: Read-only file system"), replacing(tmp_path / "out"):
+        pass
 
 
 def test_a_block_that_writes_nothing_is_an_error(tmp_path):

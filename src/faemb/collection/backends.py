@@ -5,7 +5,8 @@ short vectors or codes (linear_maps.py) is learned from a sample of the slots in
 index is derived data: it is written beside the collection and rebuilt whenever it is missing or damaged. Later slots
 are compared exactly, slots of removed images are skipped, and all candidates are ranked by their full vectors.
 
-A file ends with its own length and checksum, since faiss reads far beyond the end of a truncated file.
+A file ends with its own length and checksum, since faiss trusts what it reads: a damaged file changes answers, or ends
+the process. Both are verified before a file is used for the first time in a process.
 """
 
 import os
@@ -43,6 +44,8 @@ class Backend(ABC):
     """An index of `covered` slots."""
 
     name: ClassVar[str]
+    _inner: ClassVar[str]
+    """The class of faiss that holds the short vectors or codes."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
@@ -86,20 +89,22 @@ class Backend(ABC):
 
     @classmethod
     def load(cls, path: Path) -> "Backend":
-        """Raises a FormatError for a damaged index: the caller builds another."""
+        """Raises a FormatError for an index that is damaged or of another kind: the caller builds another."""
         try:
-            with path.open("rb") as file:
-                if _end_of(file) is None:
-                    raise FormatError(f"{path} is truncated, or is not an index")
-            return cls(faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC))
+            _require_undamaged(path)
+            index = faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC)
         except (OSError, RuntimeError, MemoryError) as error:  # the last two are raised by faiss
             raise FormatError(f"{path} is damaged ({reason(error)})") from error
+        inner = index.index if isinstance(index, faiss().IndexPreTransform) else None
+        if type(faiss().downcast_index(inner)).__name__ != cls._inner:
+            raise FormatError(f"{path} is an index of another kind")
+        return cls(index)
 
 
 class HNSW(Backend):
     """A graph of short vectors: fast at any size, twice the memory of the short vectors."""
 
-    name = "hnsw"
+    name, _inner = "hnsw", "IndexHNSWFlat"
 
     @classmethod
     def _trained(cls, sample: Vectors) -> Any:
@@ -115,7 +120,7 @@ class HNSW(Backend):
 class IVFPQ(Backend):
     """Short vectors in at most 64 bytes each, in lists of which a few are visited: little memory, less precise."""
 
-    name = "ivf-pq"
+    name, _inner = "ivf-pq", "IndexIVFPQ"
 
     @classmethod
     def _trained(cls, sample: Vectors) -> Any:
@@ -138,7 +143,7 @@ class IVFPQ(Backend):
 class Binary(Backend):
     """Binary codes, all compared by Hamming distance: 64 bytes an image, and tens of times faster than vectors."""
 
-    name = "binary"
+    name, _inner = "binary", "IndexLSH"
 
     @classmethod
     def _trained(cls, sample: Vectors) -> Any:
@@ -204,6 +209,20 @@ class _Summed:
     def write(self, part: bytes) -> int:
         self.crc = zlib.crc32(part, self.crc)
         return self._file.write(part)
+
+
+_VERIFIED: set[tuple[int, int, int, int]] = set()
+"""Device, number, length and modification time of the index files that this process has read."""
+
+
+def _require_undamaged(path: Path) -> None:
+    """Raise an error if a file does not match its checksum; it is read once in a process, unless it changes."""
+    status = path.stat()
+    identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    if identity not in _VERIFIED:
+        if not is_undamaged(path):
+            raise FormatError(f"{path} is damaged, or is not an index")
+        _VERIFIED.add(identity)
 
 
 def is_undamaged(path: Path) -> bool:

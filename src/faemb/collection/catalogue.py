@@ -5,7 +5,7 @@ the call returns (write-ahead log, synchronous FULL); readers see the state befo
 """
 
 import sqlite3
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -14,14 +14,24 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from faemb.collection.database import connected, explained, opened
-from faemb.collection.layout import MODEL, InUse, relearned_model
-from faemb.errors import FormatError
+from faemb.collection.hints import repair_command
+from faemb.collection.layout import MODEL, InUse, is_model_name, relearned_model
+from faemb.collection.rows import (
+    TABLES,
+    DamagedRow,
+    add_checksums,
+    damaged_rows,
+    has_checksums,
+    maintain_checksums,
+    row_checksum,
+)
+from faemb.errors import FaembError, FormatError
 from faemb.runtime.storage import sync_folder
 
 Result = TypeVar("Result")
 
 FORMAT = "faemb-collection"
-VERSION = 3
+VERSION = 4
 _USED_SLOTS, _USED_BYTES = "used slots", "used bytes"
 _IDS_AT_ONCE = 500
 _NEXT = ("next_generation", "next_model", "next_learned_from")
@@ -91,6 +101,10 @@ _COLUMNS = ", ".join(field.name for field in fields(Entry))
 _POSITIONS = range(len(fields(Entry)))
 _TYPES = {(place, kind) for place, field in enumerate(fields(Entry)) for kind in get_args(field.type) or (field.type,)}
 """(column, Python type) of every value that an undamaged database can give."""
+_COUNTS = [place for place, field in enumerate(fields(Entry)) if field.name not in ("path", "hash", "changed")]
+"""Columns of counts and places; `changed` is a time, which may lie before 1970."""
+_WHOLE = ("bytes", "changed")
+_MOST_DIGITS = 15
 _EMPTY_ROW = "a row has lost its content"  # SQLite reads a missing page as zeros
 
 
@@ -118,6 +132,15 @@ class Catalogue:
         if not path.is_file():
             raise FormatError(f"there is no catalogue at {path}")
         self._database = opened(path)
+        self._guard: Callable[[], None] | None = None
+        try:
+            with explained(path):
+                self._checked = has_checksums(self._database)
+                if self._checked:
+                    maintain_checksums(self._database)
+        except FaembError:
+            self.close()
+            raise
 
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
@@ -127,8 +150,10 @@ class Catalogue:
             leftover.unlink(missing_ok=True)
         with explained(path), closing(connected(temporary)) as database:
             database.execute("pragma journal_mode = wal")  # stored in the file
-            database.executescript(f"begin; {_SCHEMA} commit;")
-            database.executemany("insert into about values (?, ?)", about.items())
+            database.executescript(f"begin; {_SCHEMA}")
+            add_checksums(database)
+            database.executemany("insert into about (name, value) values (?, ?)", about.items())
+            database.execute("commit")
             database.execute("pragma wal_checkpoint(truncate)")
         temporary.rename(path)
         sync_folder(path.parent)
@@ -143,12 +168,23 @@ class Catalogue:
         with explained(self.path):
             self._database.execute("begin immediate")
             try:
+                if self._guard is not None:
+                    self._guard()
                 yield
                 self._database.execute("commit")
             except BaseException:
                 if self._database.in_transaction:
                     self._database.execute("rollback")
                 raise
+
+    @contextmanager
+    def guarded(self, guard: Callable[[], None]) -> Iterator[None]:
+        """Call `guard` at the beginning of every change in the block, inside its transaction; its error stops it."""
+        before, self._guard = self._guard, guard
+        try:
+            yield
+        finally:
+            self._guard = before
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -188,37 +224,40 @@ class Catalogue:
 
     def about(self) -> dict[str, str]:
         """Facts about the whole collection: format, version, generation, model, ..."""
-        return dict(self._all("select name, value from about"))
+        return dict(self._verified("about", "order by rowid"))
 
     def generation(self) -> int:
-        return int(self.about()["generation"])
+        return self._number(self.about(), "generation")
 
     def in_use(self) -> InUse:
         """The files that this catalogue names."""
         about, coming = self.about(), self.relearning()
-        model = about.get("model_file", MODEL)
+        model, generation = about.get("model_file", MODEL), self._number(about, "generation")
+        if not is_model_name(model):
+            raise self._damaged(f"its model is {model!r}", repairable=False)
         if coming is None:
-            return InUse(int(about["generation"]), model)
-        return InUse(int(about["generation"]), model, coming.generation, relearned_model(coming.generation))
+            return InUse(generation, model)
+        return InUse(generation, model, coming.generation, relearned_model(coming.generation))
 
     def learned_from(self) -> int | None:
         """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
-        number = self.about().get("learned_from", "")
-        return int(number) if number.isdecimal() else None
+        about = self.about()
+        return self._number(about, "learned_from") if about.get("learned_from") else None
 
     def set(self, name: str, value: str) -> None:
         """Change one value of `about`."""
-        self.run("insert into about values (?, ?) on conflict do update set value = excluded.value", name, value)
+        statement = "insert into about (name, value) values (?, ?) on conflict do update set value = excluded.value"
+        self.run(statement, name, value)
 
     def _drop(self, *names: str) -> None:
         for name in names:
             self.run("delete from about where name = ?", name)
 
     def folders(self) -> list[str]:
-        return [path for (path,) in self._all("select path from folders order by path")]
+        return [path for (path,) in self._verified("folders")]
 
     def add_folder(self, path: str) -> None:
-        self.run("insert or ignore into folders values (?)", path)
+        self.run("insert or ignore into folders (path) values (?)", path)
 
     def remove_folder(self, path: str) -> None:
         self.run("delete from folders where path = ?", path)
@@ -250,7 +289,7 @@ class Catalogue:
 
     def names_in(self, table: str) -> list[str]:
         """All paths in a table of images, folders or unreadable files."""
-        return [path for (path,) in self._all(f"select path from {table} order by path")]  # noqa: S608
+        return [path for (path,) in self._all(f"select path from {table} order by path", of=(str,))]  # noqa: S608
 
     def rename_all(self, table: str, names: Mapping[str, str]) -> None:
         """Replace paths in a table; what else has a new path is replaced too."""
@@ -281,12 +320,22 @@ class Catalogue:
 
     def entries(self, condition: str = "true", *values: str | int) -> Iterator[Entry]:
         """Images in order of id; `condition` is SQL of this package, never of a user."""
+        for entry in self._entries(condition, *values):
+            if entry is None:
+                raise self._damaged("an image's row does not match its checksum")
+            yield entry
+
+    def sound_entries(self) -> Iterator[Entry]:
+        """All images but those whose rows are damaged."""
+        return filter(None, self._entries("true"))
+
+    def _entries(self, condition: str, *values: str | int) -> Iterator[Entry | None]:
+        """None in the place of an entry whose row is damaged, or has a value that no image has."""
         with explained(self.path):  # damage may be found at any row
-            statement = f"select {_COLUMNS} from images where {condition} order by id"  # noqa: S608
-            for row in self._database.execute(statement, values):
-                if not _TYPES.issuperset(zip(_POSITIONS, map(type, row), strict=True)):
-                    raise sqlite3.DatabaseError(_EMPTY_ROW)
-                yield Entry(*row)
+            statement = f"select checksum, {_COLUMNS} from images where {condition} order by id"  # noqa: S608
+            for checksum, *row in self._database.execute(statement, values):
+                sound = row_checksum(row) == checksum and _is_possible(row)
+                yield Entry(*row) if sound else None
 
     def entry(self, path: str) -> Entry | None:
         return next(self.entries("path = ?", path), None)
@@ -302,7 +351,7 @@ class Catalogue:
         return entries[: max(1, int(np.searchsorted(total, most_features, side="right")))]
 
     def ids(self, condition: str) -> list[int]:
-        return [int(image) for (image,) in self._all(f"select id from images where {condition}")]  # noqa: S608
+        return [int(image) for (image,) in self._all(f"select id from images where {condition}", of=(int,))]  # noqa: S608
 
     def paths(self, images: Iterable[int]) -> dict[int, str]:
         """The stored path of each image."""
@@ -311,9 +360,10 @@ class Catalogue:
         for start in range(0, len(wanted), _IDS_AT_ONCE):
             part = wanted[start : start + _IDS_AT_ONCE]
             marks = ", ".join("?" * len(part))
-            found.update(self._all(f"select id, path from images where id in ({marks})", *part))  # noqa: S608
+            statement = f"select id, path from images where id in ({marks})"  # noqa: S608
+            found.update(self._all(statement, *part, of=(int, str)))
         for image in wanted:
-            if not isinstance(found.get(image), str):
+            if image not in found:
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
         return found
 
@@ -331,12 +381,12 @@ class Catalogue:
 
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""
-        return dict(self._all("select path, hash from images"))
+        return dict(self._all("select path, hash from images", of=(str, str)))
 
     def names_by_hash(self, sizes: Container[int]) -> dict[str, list[str]]:
         """Paths of the images whose files have one of these sizes in bytes, by content hash."""
         names: dict[str, list[str]] = {}
-        for path, content, size in self._all("select path, hash, bytes from images"):
+        for path, content, size in self._all("select path, hash, bytes from images", of=(str, str, int)):
             if size in sizes:
                 names.setdefault(content, []).append(path)
         return names
@@ -378,10 +428,10 @@ class Catalogue:
     def relearning(self) -> Relearning | None:
         """The one that is under way, or was interrupted."""
         about = self.about()
-        values = [about.get(name, "") for name in _NEXT]
-        if not values[0].isdecimal() or not values[2].isdecimal():
+        if not about.keys() >= set(_NEXT):
             return None
-        return Relearning(int(values[0]), values[1], int(values[2]))
+        generation, model, learned_from = _NEXT
+        return Relearning(self._number(about, generation), about[model], self._number(about, learned_from))
 
     def begin_relearning(self, coming: Relearning) -> None:
         """Record a new model; nothing is encoded with it yet."""
@@ -391,7 +441,8 @@ class Catalogue:
 
     def stage(self, entry: Entry, slot: int, crc: int) -> None:
         """Record the vector of the next generation of an image."""
-        self.run("insert or replace into staged values (?, ?, ?, ?)", entry.id, slot, crc, entry.offset)
+        statement = "insert or replace into staged (id, slot, vector_crc, offset) values (?, ?, ?, ?)"
+        self.run(statement, entry.id, slot, crc, entry.offset)
 
     def next_staged_slot(self) -> int:
         return int(self._one("select coalesce(max(slot) + 1, 0) from staged"))
@@ -421,48 +472,55 @@ class Catalogue:
     # Images that were removed, and that are passed over when they are found in a folder.
 
     def removed(self) -> frozenset[str]:
-        return frozenset(path for (path,) in self._all("select path from removed"))
+        return frozenset(path for (path,) in self._verified("removed"))
 
     def add_removed(self, path: str) -> None:
-        self.run("insert or ignore into removed values (?)", path)
+        self.run("insert or ignore into removed (path) values (?)", path)
 
     def forget_removed(self, path: str) -> None:
         self.run("delete from removed where path = ?", path)
 
     def _used(self, name: str) -> int:
-        return int(self.about().get(name, "0"))
+        about = self.about()
+        return self._number(about, name) if name in about else 0
+
+    def _number(self, about: Mapping[str, str], name: str) -> int:
+        """A whole number among the facts."""
+        text = about.get(name, "")
+        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+            raise self._damaged(f"{name} is {text!r}", repairable=False)
+        return int(text)
 
     def live(self) -> tuple[np.ndarray, np.ndarray]:
         """Slots in use, ascending, and the ids of their images."""
-        rows = self._all("select slot, id from images where slot is not null order by slot")
-        try:
-            table = np.array(rows, np.int64).reshape(-1, 2)
-        except (ValueError, OverflowError):
-            table = np.array([[-1, -1]])
+        rows = self._all("select slot, id from images where slot is not null order by slot", of=(int, int))
+        table = np.array(rows, np.int64).reshape(-1, 2)
         if len(table) and (table[0, 0] < 0 or table[-1, 0] >= self.next_slot() or (np.diff(table[:, 0]) <= 0).any()):
-            raise FormatError(f"{self.path} is damaged: slots are out of order; restore it from a copy")
+            raise self._damaged("slots are out of order")
         return table[:, 0], table[:, 1]
 
     def seen(self) -> dict[str, Seen]:
         """Size and time of every known file, readable or not, by path."""
         rows = self._all(
-            "select path, bytes, changed from images union all select path, bytes, changed from unreadable"
+            "select path, bytes, changed from images union all select path, bytes, changed from unreadable",
+            of=(str, int, int),
         )
         return {path: Seen(size, changed) for path, size, changed in rows}
 
     def add_unreadable(self, path: str, seen: Seen, reason: str) -> None:
         text = reason.encode(errors="backslashreplace").decode()
-        self.run("insert or replace into unreadable values (?, ?, ?, ?)", path, seen.bytes, seen.changed, text)
+        statement = "insert or replace into unreadable (path, bytes, changed, reason) values (?, ?, ?, ?)"
+        self.run(statement, path, seen.bytes, seen.changed, text)
 
     def forget_unreadable(self, path: str) -> None:
         self.run("delete from unreadable where path = ?", path)
 
     def unreadable(self) -> dict[str, str]:
-        return dict(self._all("select path, reason from unreadable order by path"))
+        return {path: reason for path, *_, reason in self._verified("unreadable")}
 
     def fault(self) -> str | None:
         """The first fault that SQLite finds in the file; None if it is undamaged."""
-        found = str(self._one("pragma integrity_check"))
+        found = str(self._one("pragma integrity_check", str))
         return None if found == "ok" else found
 
     def run(self, statement: str, *values: str | int | None) -> sqlite3.Cursor:
@@ -470,13 +528,63 @@ class Catalogue:
         with explained(self.path):
             return self._database.execute(statement, values)
 
-    def _all(self, statement: str, *values: int) -> list[tuple[Any, ...]]:
-        """All rows; a NULL in them means damage."""
+    def damaged_rows(self) -> list[DamagedRow]:
+        """Rows that do not match their checksums, of all tables."""
+        with explained(self.path):
+            return list(damaged_rows(self._database))
+
+    def drop_row(self, row: DamagedRow) -> None:
+        self.run(f"delete from {row.table} where rowid = ?", row.rowid)  # noqa: S608
+
+    def rewrite(self, row: DamagedRow, **values: str | int | None) -> None:
+        """Replace values of an image's row, which gets the checksum of what it holds then."""
+        names = ", ".join(f"{name} = ?" for name in values)
+        self.run(f"update images set {names} where rowid = ?", *values.values(), row.rowid)  # noqa: S608
+
+    def reindex(self) -> None:
+        """Rebuild SQLite's own indexes from the tables."""
+        self.run("reindex")
+
+    def add_checksums(self) -> None:
+        """As format version 4 has them."""
+        with explained(self.path):
+            add_checksums(self._database)
+        self._checked = True
+
+    def _verified(self, table: str, order: str = "order by path") -> list[list[Any]]:
+        """All rows of a table, compared with their checksums."""
+        columns = TABLES[table]
+        kinds = tuple(int if column in _WHOLE else str for column in columns)
+        if not self._checked:
+            return list(map(list, self._all(f"select {', '.join(columns)} from {table} {order}", of=kinds)))  # noqa: S608
+        rows = self._all(f"select checksum, {', '.join(columns)} from {table} {order}", of=(int, *kinds))  # noqa: S608
+        for checksum, *row in rows:
+            if row_checksum(row) != checksum:
+                fault = f"{row[0]!r} in the table {table} does not match its checksum"
+                raise self._damaged(fault, repairable=table != "about")
+        return [row for _, *row in rows]
+
+    def _damaged(self, fault: str, *, repairable: bool = True) -> FormatError:
+        cure = (
+            f"run: {repair_command(self.path)}, or restore it from a copy" if repairable else "restore it from a copy"
+        )
+        return FormatError(f"{self.path} is damaged: {fault}; {cure}")
+
+    def _all(self, statement: str, *values: int, of: tuple[type, ...]) -> list[tuple[Any, ...]]:
+        """All rows; an error if a value has not the type of its column, as only a damaged one has."""
         with explained(self.path):
             rows = self._database.execute(statement, values).fetchall()
-            if any(None in row for row in rows):
-                raise sqlite3.DatabaseError(_EMPTY_ROW)
-            return rows
+        for number, kind in enumerate(of):
+            if not {kind}.issuperset(type(row[number]) for row in rows):
+                raise self._damaged(_EMPTY_ROW)
+        return rows
 
-    def _one(self, statement: str) -> Any:
-        return self._all(statement)[0][0]
+    def _one(self, statement: str, of: type = int) -> Any:
+        return self._all(statement, of=(of,))[0][0]
+
+
+def _is_possible(row: Sequence[Any]) -> bool:
+    """Whether each value has its type, and counts and places are not negative."""
+    return _TYPES.issuperset(zip(_POSITIONS, map(type, row), strict=True)) and all(
+        value is None or value >= 0 for value in map(row.__getitem__, _COUNTS)
+    )

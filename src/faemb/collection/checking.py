@@ -4,7 +4,6 @@ Damaged data is dropped and computed again: vectors from local features, local f
 files.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ from faemb.collection.current_model import CurrentModel
 from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.slots import read_at
-from faemb.collection.stored import stored_features, vector_file
+from faemb.collection.row_repair import repair_rows
+from faemb.collection.stored import stored_features, vector_file, vector_matches
 from faemb.collection.thumbnails import Thumbnails
 from faemb.collection.writing import Report, Writer, explained
 from faemb.errors import FaembError, FormatError
@@ -43,7 +42,7 @@ class Fault:
 def faults(current: CurrentModel) -> Iterator[Fault]:
     """Images whose data does not match its checksums; another process may change the collection meanwhile."""
     with current.snapshot() as model:
-        generation, entries = current.catalogue.generation(), list(current.catalogue.entries())
+        generation, entries = current.catalogue.generation(), list(current.catalogue.sound_entries())
     for entry in entries:
         found = _confirmed(current, model, (generation, entry))
         if found is not None:
@@ -61,17 +60,26 @@ def repair(writer: Writer, current: CurrentModel, jobs: int | None) -> list[str]
     Lost features whose file cannot be read are forgotten if the image has its vector; an image with neither is removed.
     If this is stopped, the next repair continues.
     """
-    model, found = current.get(), list(faults(current))
-    if found:
-        _drop(writer, found)
-        lost = [writer.catalogue.entry(fault.entry.path) for fault in found if fault.needs_file]
+    model = current.get()
+    rows = repair_rows(writer, model)
+    to_read = [row.image for row in rows if row.image is not None]
+    found = [fault for fault in faults(current) if fault.entry.path not in to_read]
+    if found or to_read:
+        _drop(writer, model, found)
+        names = [*(fault.entry.path for fault in found if fault.needs_file), *to_read]
+        lost = [writer.catalogue.entry(name) for name in names]
         gather_again(writer, [entry for entry in lost if entry is not None], model, jobs, Report())
     restored = _restore_features(writer, model, jobs)
     if model.is_fitted:
         writer.encode_waiting(model)
-    removed = {fault.entry.path for fault in found if writer.catalogue.entry(fault.entry.path) is None}
-    end = "; nothing is left to compute it from, so the image was removed"
-    return [*(f"{fault}{end if fault.entry.path in removed else ''}" for fault in found), *restored]
+    told = [(row.sentence, row.image) for row in rows] + [(str(fault), fault.entry.path) for fault in found]
+    return [*(sentence + _end(writer, image) for sentence, image in told), *restored]
+
+
+def _end(writer: Writer, image: str | None) -> str:
+    if image is None or writer.catalogue.entry(image) is not None:
+        return ""
+    return "; nothing is left to compute it from, so the image was removed"
 
 
 def _restore_features(writer: Writer, model: Model, jobs: int | None) -> list[str]:
@@ -105,13 +113,32 @@ def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
     return found or ([f"missing thumbnails in {writer.thumbnails.path}: {made}"] if made else [])
 
 
-def _drop(writer: Writer, found: Sequence[Fault]) -> None:
+def _drop(writer: Writer, model: Model, found: Sequence[Fault]) -> None:
     with writer.catalogue.change():
         for fault in found:
             if fault.features:
                 writer.catalogue.forget_features("id = ?", fault.entry.id)
             if fault.vector:
                 writer.catalogue.forget_vector(fault.entry.id)
+        _continue_within_files(writer, model)
+
+
+def _continue_within_files(writer: Writer, model: Model) -> None:
+    """New data follows the end of a file that was cut short; the catalogue must name nothing behind it any more."""
+    layout, catalogue, generation = writer.layout, writer.catalogue, writer.generation
+    if catalogue.free_offset() > (size := _size(layout.features(generation))):
+        catalogue.use(offsets=size)
+    if not model.is_fitted:
+        return
+    file = vector_file(layout, generation, model)
+    if catalogue.free_slot() > (slots := _size(file.path) // file.row_bytes):
+        catalogue.use(slots=slots)
+        for index in layout.indexes(generation):  # they cover slots that get other vectors now
+            index.unlink(missing_ok=True)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
 
 
 def _confirmed(current: CurrentModel, model: Model, known: tuple[int, Entry]) -> Fault | None:
@@ -129,20 +156,9 @@ def _compared(layout: Layout, model: Model, generation: int, entry: Entry) -> Fa
     if entry.slot is None:
         vector = entry.features > 0 and entry.offset is None  # its vector cannot be computed
     else:
-        vector = not _vector_matches(layout, model, generation, entry)
+        vector = not vector_matches(layout, generation, model, entry)
     features = entry.offset is not None and not _features_match(layout, generation, entry)
     return Fault(entry, vector, features) if vector or features else None
-
-
-def _vector_matches(layout: Layout, model: Model, generation: int, entry: Entry) -> bool:
-    if not model.is_fitted:
-        return False
-    file = vector_file(layout, generation, model)
-    try:
-        content = read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes)
-    except (OSError, ValueError):
-        return False
-    return len(content) == file.row_bytes and zlib.crc32(content) == entry.vector_crc
 
 
 def _features_match(layout: Layout, generation: int, entry: Entry) -> bool:

@@ -5,6 +5,7 @@ with Collection.create("photos.faemb", new_model()) as photos:
     photos.search("query.jpg", top=5)
 """
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,7 @@ from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.packing import rounded
@@ -31,10 +33,11 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Group, Info
+from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
-from faemb.collection.writing import Report, Writer, only_writer
+from faemb.collection.writing import Report, Writer
 from faemb.errors import FaembError, Fault, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
@@ -276,8 +279,16 @@ class Collection:
     @contextmanager
     def _changing(self, progress: Progress | None) -> Iterator[Writer]:
         """A writer, with the lock of the one process that may change the collection."""
-        with only_writer(self.layout):
-            yield Writer(self.layout, self._catalogue, progress)
+        try:
+            with only_writer(self.layout, self._catalogue):
+                yield Writer(self.layout, self._catalogue, progress)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise FaembError(
+                f"{self.layout.folder} cannot be changed: this process may open too few files at a time; allow more "
+                "with: ulimit -n 1024, and run the same command again"
+            ) from error
 
     # Searching.
 
@@ -416,7 +427,7 @@ class Collection:
 
     def check(self, *, repair: bool = False, jobs: int | None = None, progress: Progress | None = None) -> list[str]:
         """A sentence for each item that does not match its checksum; with `repair` it is computed again."""
-        damage = self._catalogue.fault()
+        damage = self._repaired_catalogue() if repair else self._catalogue.fault()
         if damage is not None:
             return [f"{self.layout.catalogue} is damaged ({damage}); restore it from a copy"]
         indexes = damaged_indexes(self.layout, self._catalogue)
@@ -425,9 +436,19 @@ class Collection:
             for path in indexes:
                 path.unlink(missing_ok=True)
         else:
-            images = [str(fault) for fault in faults(self._current)]
+            images = [row.sentence for row in row_faults(self._catalogue)]
+            images += [str(fault) for fault in faults(self._current)]
             images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
+
+    def _repaired_catalogue(self) -> str | None:
+        """The fault that is left in the file after its indexes were built anew, if it has any."""
+        damage = self._catalogue.fault()
+        if damage is not None:
+            with suppress(FormatError), self._changing(None), self._catalogue.change():
+                self._catalogue.reindex()
+            damage = self._catalogue.fault()
+        return damage
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
         with self._changing(progress) as writer:

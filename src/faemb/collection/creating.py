@@ -6,9 +6,9 @@ from pathlib import Path
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
 from faemb.collection.hints import typed
 from faemb.collection.layout import MODEL, Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
 from faemb.collection.model import Model
-from faemb.collection.writing import only_writer
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import make_folder, require_outside_collections
 
@@ -21,9 +21,10 @@ def settings(fingerprint: str, *, keep_features: bool, index: str) -> dict[str, 
 def create(layout: Layout, model: Model, *, keep_features: bool, index: str) -> None:
     """Write the model and an empty catalogue; continues a creation with the same model that was interrupted."""
     require_outside_collections(layout.folder.parent)
-    if not layout.catalogue.exists() and (strangers := layout.strangers()):
-        raise InputError(_not_its_own(layout, strangers))
-    make_folder(layout.folder)
+    if not layout.catalogue.exists():
+        if strangers := layout.strangers():
+            raise InputError(_not_its_own(layout, strangers))
+        make_folder(layout.folder)
     with only_writer(layout):
         if layout.catalogue.exists():
             raise InputError(

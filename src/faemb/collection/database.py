@@ -9,22 +9,36 @@ from pathlib import Path
 from faemb.errors import FaembError, FormatError
 
 
+class NoRoomError(FaembError):
+    """The disk is full."""
+
+
 def opened(path: Path) -> sqlite3.Connection:
-    """A connection for reading and writing; read-only on a read-only disk, where no other process can write either."""
+    """A connection for reading and writing; read-only on a read-only disk, where no other process can write either.
+
+    Processes that share a file do so through another one of 32 KiB beside it. On a disk that has no room for that, the
+    first process has the file to itself, so that a search needs no room at all.
+    """
     with explained(path):
         try:
             return connected(path)
         except sqlite3.OperationalError as error:
+            if _is_full(error):
+                return connected(path, alone=True)
             if not _is_forbidden(error) or os.path.exists(f"{path}-wal"):
                 raise
         uri = Path(os.path.abspath(path)).as_uri()
         return sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
 
 
-def connected(path: Path) -> sqlite3.Connection:
+def connected(path: Path, *, alone: bool = False) -> sqlite3.Connection:
     database = sqlite3.connect(path, isolation_level=None, timeout=30)
     try:
-        database.execute("pragma synchronous = full")  # the first access to the file
+        database.execute("pragma temp_store = memory")  # a full disk must not hinder readers
+        if alone:
+            database.execute("pragma locking_mode = exclusive")
+        database.execute("pragma synchronous = full")
+        database.execute("select count(*) from sqlite_master").fetchone()  # the first access to the file
     except sqlite3.Error:
         database.close()
         raise
@@ -39,8 +53,8 @@ def explained(path: Path) -> Iterator[None]:
         raise FaembError(f"{path} cannot be used here: {error}; open the collection again") from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # UnicodeDecodeError: SQLite quotes damaged text
         text = str(error)
-        if "full" in text or "disk I/O" in text:
-            raise FaembError(
+        if _is_full(error):
+            raise NoRoomError(
                 f"{path} cannot be written: {text}; make room on the disk and run the same command again"
             ) from error
         if _is_forbidden(error):
@@ -52,3 +66,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def _is_forbidden(error: Exception) -> bool:
     return "readonly" in str(error) or "unable to open" in str(error)
+
+
+def _is_full(error: Exception) -> bool:
+    return "full" in str(error) or "disk I/O" in str(error)

@@ -17,7 +17,7 @@ def excluded(catalogue: Catalogue) -> dict[str, list[str]]:
     try:
         held = json.loads(catalogue.about().get(_ENTRY, "{}"))
         return {str(folder): [str(pattern) for pattern in patterns] for folder, patterns in held.items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(
             f"{catalogue.path} is damaged: its exclusions cannot be read; restore it from a copy"
         ) from error

@@ -21,10 +21,16 @@ MODEL = "model.faemb"
 THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"
 
-_GENERATION = re.compile(r"(?:vectors|features)-(\d+)\.(?:f32|bin)|[a-z-]+-(\d+)-\d+\.faiss")
-_MODELS = re.compile(r"model(?:-format-2|-generation-\d+)?\.faemb")
-_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|(?:short-\d+\.f32|codes-\d+\.u8)|thumbnails\.new(?:-wal|-shm)?")
-"""Temporary files, and files of format version 1. Other files in the folder belong to the user and are kept."""
+INDEX_KINDS = ("hnsw", "ivf-pq", "binary")
+_NUMBER = "([1-9][0-9]*)"
+_GENERATION = re.compile(
+    rf"vectors-{_NUMBER}\.f32|features-{_NUMBER}\.bin|model-generation-{_NUMBER}\.faemb"
+    rf"|(?:{'|'.join(INDEX_KINDS)})-{_NUMBER}-[0-9]+\.faiss|short-{_NUMBER}\.f32|codes-{_NUMBER}\.u8"
+)
+"""Files of a generation. Those of format version 1, `short` and `codes`, are never in use."""
+_MODELS = re.compile(rf"model(?:-format-2|-generation-{_NUMBER})?\.faemb")
+_UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|thumbnails\.new(?:-wal|-shm)?")
+"""Temporary files. Other files in the folder belong to the user and are kept."""
 _BEFORE_ITS_CATALOGUE = re.compile(rf"{re.escape(LOCK)}|catalogue\.new.*|\..*")
 """Files of a creation that was interrupted, beside the model; hidden files, which are no images, do not matter."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
@@ -107,18 +113,29 @@ class Layout:
         return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
 
 
+def is_model_name(name: str) -> bool:
+    """Whether a collection may give this name to the file of its model."""
+    return _MODELS.fullmatch(name) is not None
+
+
 def relearned_model(generation: int) -> str:
     """Name of the file of a model that was learned for this generation."""
     return f"model-generation-{generation}.faemb"
 
 
 def _is_stale(name: str, used: InUse) -> bool:
-    if _MODELS.fullmatch(name):
-        return name not in (used.model, used.next_model)
+    """Whether a file was written by this package, and is not in use.
+
+    No collection has files of a generation after the next one: such a name, vectors-2024.f32, was given by a user.
+    """
+    if name in (used.model, used.next_model):
+        return False
     of_generation = _GENERATION.fullmatch(name)
-    if of_generation is not None:
-        return not {str(used.generation), str(used.next_generation)} & set(of_generation.groups())
-    return _UNUSED.fullmatch(name) is not None
+    if of_generation is None:
+        return _MODELS.fullmatch(name) is not None or _UNUSED.fullmatch(name) is not None
+    generation = next(int(number) for number in of_generation.groups() if number)
+    in_use = generation in (used.generation, used.next_generation) and not name.startswith(("model", "short", "codes"))
+    return generation <= used.generation + 1 and not in_use
 
 
 def _resolved(folder: Path) -> Path:

@@ -6,6 +6,7 @@ leaves the old collection or the new one.
 
     1 -> 2    short vectors and binary codes are part of an index and are not stored for each image
     2 -> 3    the model can be learned again; images that were removed are remembered
+    3 -> 4    every row of the catalogue has a checksum
 """
 
 from collections.abc import Callable
@@ -17,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from faemb.collection.catalogue import ADDED_IN_VERSION_3, FORMAT, VERSION, Catalogue
 from faemb.collection.current_model import wrong_model
 from faemb.collection.layout import MODEL, Layout
+from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
-from faemb.collection.writing import only_writer
 from faemb.errors import FaembError, FormatError
 
 _NEEDED = {"generation", "model", "asked", "keep_features", "index"}
@@ -45,12 +46,13 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
     if version == VERSION:
         return None
     try:
-        with only_writer(layout):
+        with only_writer(layout, catalogue):
             with catalogue.change():
                 version = _version(catalogue)  # another process may have converted it meanwhile
                 for step in range(version, VERSION):
                     STEPS[step](layout, catalogue)
-            layout.sweep(catalogue.in_use())
+            with catalogue.change():
+                layout.sweep(catalogue.in_use())
     except FormatError:
         raise
     except FaembError as error:
@@ -93,7 +95,12 @@ def _from_2_to_3(layout: Layout, catalogue: Catalogue) -> None:
     catalogue.set("version", "3")
 
 
-STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3}
+def _from_3_to_4(layout: Layout, catalogue: Catalogue) -> None:
+    catalogue.add_checksums()
+    catalogue.set("version", "4")
+
+
+STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
 """Each converts a collection of its version to the next one, inside a transaction."""
 
 

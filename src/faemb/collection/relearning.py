@@ -117,9 +117,9 @@ def _begun(writer: Writer, model: Model) -> tuple[Relearning, Model]:
     fresh = model.clone()
     learned_from = writer.fit(fresh)
     generation = writer.generation + 1
-    fingerprint = fresh.save(writer.layout.model(relearned_model(generation)), overwrite=True)
-    coming = Relearning(generation, fingerprint, learned_from)
     with writer.catalogue.change():
+        fingerprint = fresh.save(writer.layout.model(relearned_model(generation)), overwrite=True)
+        coming = Relearning(generation, fingerprint, learned_from)
         writer.catalogue.begin_relearning(coming)
     return coming, fresh
 
@@ -142,12 +142,10 @@ def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
 
 
 def _switch(writer: Writer, coming: Relearning) -> None:
-    with explained(writer.layout.folder):
+    with writer.catalogue.change(), explained(writer.layout.folder):
         _link_features(writer, coming)
         sync_folder(writer.layout.folder)
-    with writer.catalogue.change():
         writer.catalogue.end_relearning(coming)
-    writer.generation = coming.generation
     writer.sweep()
 
 

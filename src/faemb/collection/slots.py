@@ -55,8 +55,15 @@ def checksums(rows: Shaped[np.ndarray, "n w"]) -> list[int]:
 
 
 def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -> None:
-    """Write bytes at an offset of a file, which is created if necessary; with `durable`, synced before this returns."""
+    """Write bytes at an offset of a file, which is created if necessary; with `durable`, synced before this returns.
+
+    The offset is not behind the end of the file: a catalogue that names such a place is damaged, or the file is.
+    """
     new = not path.exists()
+    if offset > (held := 0 if new else path.stat().st_size):
+        raise FormatError(
+            f"{path} has {held} bytes of the {offset} that the catalogue names; run: {repair_command(path)}"
+        )
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     with open(handle, "r+b", buffering=0) as file:
         file.seek(offset)
@@ -70,6 +77,10 @@ def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -
 
 
 def read_at(path: Path, offset: int, length: int) -> bytes:
+    """Bytes of a file; a ValueError if it ends before them, without taking memory for them."""
     with path.open("rb") as file:
+        held = os.fstat(file.fileno()).st_size
+        if not 0 <= offset <= offset + length <= held:
+            raise ValueError(f"{path.name} has {held} bytes, and bytes {offset} to {offset + length} are named")
         file.seek(offset)
         return file.read(length)

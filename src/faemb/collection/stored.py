@@ -37,3 +37,15 @@ def packed_features(file: Path, entry: Entry) -> bytes:
         raise FormatError(f"{file} cannot be read: {error.strerror}; run: {repair_command(file)}") from error
     except ValueError as error:
         raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: {repair_command(file)}") from error
+
+
+def vector_matches(layout: Layout, generation: int, model: Model, entry: Entry) -> bool:
+    """Whether the vector in an image's slot has the checksum that the catalogue states."""
+    if not model.is_fitted:
+        return False
+    file = vector_file(layout, generation, model)
+    try:
+        content = read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes)
+    except (OSError, ValueError):
+        return False
+    return zlib.crc32(content) == entry.vector_crc

@@ -1,7 +1,7 @@
 """Changes of a collection: fit the model if necessary, encode images, free unused space.
 
 Each step works in small transactions and continues where a killed process stopped. Data is written and synced before
-the catalogue names it.
+the catalogue names it, and in the same transaction: two processes never write to the same file at the same time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
 from jaxtyping import Float
 
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.database import NoRoomError
 from faemb.collection.departing import Departure
 from faemb.collection.exclusions import exclude
 from faemb.collection.layout import Layout
@@ -62,24 +62,6 @@ class Report:
 
 
 @contextmanager
-def only_writer(layout: Layout) -> Iterator[None]:
-    """Hold the lock of the one process that may change a collection; the system releases it when the process ends."""
-    lock = FileLock(layout.lock, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise FaembError(
-            f"{layout.folder} is being changed by another process; wait until it has ended, then run this again"
-        ) from None
-    except OSError as error:
-        raise FaembError(f"{layout.folder} cannot be changed: {error.strerror or error}") from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
 def explained(folder: Path) -> Iterator[None]:
     """Errors of writing data, with their cure."""
     try:
@@ -98,13 +80,18 @@ class Writer:
         self.layout, self.catalogue = layout, catalogue
         self.progress = progress or silent
         self.thumbnails = Thumbnails(layout.thumbnails)
-        self.generation = catalogue.generation()
         self.keep_features = catalogue.about()["keep_features"] != "0"
         self.sweep()
 
+    @property
+    def generation(self) -> int:
+        """Of the files in use, as the catalogue has it now."""
+        return self.catalogue.generation()
+
     def sweep(self) -> None:
-        """Delete files that the catalogue does not name."""
-        self.layout.sweep(self.catalogue.in_use())
+        """Delete files that the catalogue does not name; in a transaction, so that no process is about to name them."""
+        with self.catalogue.change():
+            self.layout.sweep(self.catalogue.in_use())
 
     # Learning and encoding.
 
@@ -113,7 +100,8 @@ class Writer:
         learned_from = self.fit(model)
         with self.catalogue.change():
             self.catalogue.set("learned_from", str(learned_from))  # if it is not saved, it is learned anew
-        return model.save(self.layout.model(self.catalogue.in_use().model), overwrite=True)
+        with self.catalogue.change():
+            return model.save(self.layout.model(self.catalogue.in_use().model), overwrite=True)
 
     def fit(self, model: Model) -> int:
         """Fit the model on a sample of the images that have local features; returns the size of the sample.
@@ -212,34 +200,37 @@ class Writer:
         )
 
     def compact(self, model: Model) -> None:
-        """Copy the data in use to new files, name these in one transaction, then delete the old files.
+        """Copy the data in use to new files and name these, in one transaction; then delete the old files.
 
         If the disk has no room for both, nothing changes, and compaction is due again after the next change.
         """
+        try:
+            with self.catalogue.change():
+                kept = self._compacted(model)
+        except (OSError, NoRoomError):
+            self.sweep()
+            return
+        self.sweep()
+        with suppress(FaembError, OSError):  # they are unused, and are deleted next time
+            self.thumbnails.remove(self.thumbnails.contents() - {entry.hash for entry in kept})
+
+    def _compacted(self, model: Model) -> list[Entry]:
+        """All images, whose data the next generation has after this."""
         entries = list(self.catalogue.entries())
         by_slot = sorted((entry for entry in entries if entry.slot is not None), key=lambda entry: entry.slot or 0)
         fresh = self.generation + 1
-        self.sweep()
-        try:
-            for leftover in (self.layout.vectors(fresh), self.layout.features(fresh)):
-                leftover.unlink(missing_ok=True)  # it may be another name of a file that is in use
-            if by_slot:
-                self._copy_vectors(by_slot, model, fresh)
-            offsets, size = self._copy_features(entries, fresh)
-            sync_folder(self.layout.folder)
-        except OSError:
-            self.sweep()
-            return
-        with self.catalogue.change():
-            slots = {entry.id: slot for slot, entry in enumerate(by_slot)}
-            for entry in sorted(entries, key=lambda entry: slots.get(entry.id, -1)):
-                self.catalogue.move(entry.id, slot=slots.get(entry.id), offset=offsets.get(entry.id))
-            self.catalogue.set("generation", str(fresh))
-            self.catalogue.use(slots=len(by_slot), offsets=size)
-        self.generation = fresh
-        self.sweep()
-        with suppress(FaembError, OSError):  # they are unused, and are deleted next time
-            self.thumbnails.remove(self.thumbnails.contents() - {entry.hash for entry in entries})
+        for leftover in (self.layout.vectors(fresh), self.layout.features(fresh)):
+            leftover.unlink(missing_ok=True)  # it may be another name of a file that is in use
+        if by_slot:
+            self._copy_vectors(by_slot, model, fresh)
+        offsets, size = self._copy_features(entries, fresh)
+        sync_folder(self.layout.folder)
+        slots = {entry.id: slot for slot, entry in enumerate(by_slot)}
+        for entry in sorted(entries, key=lambda entry: slots.get(entry.id, -1)):
+            self.catalogue.move(entry.id, slot=slots.get(entry.id), offset=offsets.get(entry.id))
+        self.catalogue.set("generation", str(fresh))
+        self.catalogue.use(slots=len(by_slot), offsets=size)
+        return entries
 
     def _copy_vectors(self, entries: Sequence[Entry], model: Model, generation: int) -> None:
         slots = np.array([entry.slot for entry in entries], np.int64)

@@ -18,6 +18,7 @@ from faemb.features import HessianAffine
 from faemb.pages.contact_sheet import answers_page
 from faemb.pages.document import save_page
 from faemb.runtime import Progress
+from faemb.runtime.storage import make_folder
 
 NOTE = (
     "The photographs are rendered, and easier to find than real ones: the number shows that everything works, and is "
@@ -88,7 +89,7 @@ def _prepare_folder(out: Path) -> None:
     if out.exists() and not ours and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(f"{out} exists already and was not made by the demo; give a new folder")
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         about.write_text(f"{_ABOUT_TEXT}\n{NOTE}\n", encoding="utf-8")
         (out / _PAGE).unlink(missing_ok=True)
         for made in (_IMAGES, _COLLECTION):

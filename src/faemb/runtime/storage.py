@@ -6,7 +6,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from faemb.errors import FaembError, InputError
@@ -34,7 +34,8 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     except OSError as error:
         raise FaembError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # on a read-only disk: the error of writing says more
+            temporary.unlink(missing_ok=True)
 
 
 def require_writable(path: AnyPath) -> Path:
@@ -87,7 +88,8 @@ def is_collection(folder: AnyPath) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, unless they exist."""
+    """Make a folder for outputs and those above it, unless they exist; an error if it lies in a collection."""
+    require_outside_collections(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
