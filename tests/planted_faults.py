@@ -68,10 +68,6 @@ def _traceback(folder: Path) -> None:
     raise KeyError("no sentence")
 
 
-def _lines(folder: Path) -> None:
-    raise InputError("two\nlines")
-
-
 def _unforeseen(folder: Path) -> None:
     raise InputError("an unexpected fault, please report it")
 

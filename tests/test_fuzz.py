@@ -27,7 +27,6 @@ EXPECTED = {
     "memory": "memory",
     "unbounded": "traceback",
     "traceback": "traceback",
-    "lines": "message",
     "unforeseen": "message",
     "misread": "silent damage",
     "warning": "warning",

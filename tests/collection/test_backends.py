@@ -256,7 +256,7 @@ class TestFiles:
         whole = path.read_bytes()
         for length in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
             path.write_bytes(whole[:length])
-            with pytest.raises(FormatError, match="is truncated"):
+            with pytest.raises(FormatError, match="is damaged, or is not an index"):
                 kind.load(path)
 
     def test_one_that_names_slots_that_are_not_there_does_no_harm(self, kind, rng, tmp_path, monkeypatch):

@@ -42,6 +42,19 @@ class TestIndexes:
         empty.add(photos / "a.png")
         assert_finds(empty.search(photos / "a.png", index=kind)[0].hits, photos / "a.png")
 
+    def test_a_folder_or_a_link_in_its_place_is_left_alone(self, collection, photos, kind):
+        expected = collection.search(photos / "a.png", index="exact")[0].hits
+        place = collection.layout.folder / f"{kind}-1-5.faiss"
+        place.mkdir()
+        assert collection.check() == []
+        assert collection.check(repair=True) == []
+        assert collection.search(photos / "a.png", index=kind)[0].hits == expected
+        assert place.is_dir()
+        place.rmdir()
+        place.symlink_to("/dev/zero")
+        assert collection.check() == []
+        assert collection.search(photos / "a.png", index=kind)[0].hits == expected
+
     def test_an_empty_collection(self, empty, photos, kind):
         assert empty.search(photos / "a.png", index=kind)[0].hits == []
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model, checking, relearning, slots
+from faemb.collection import Collection, Model, relearning, slots, stored
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.relearning import history
 from faemb.collection.slots import SlotFile
@@ -353,12 +353,12 @@ class TestReaders:
         read_at = slots.read_at
 
         def meanwhile(*given: Any) -> bytes:
-            monkeypatch.setattr(checking, "read_at", read_at)
+            monkeypatch.setattr(stored, "read_at", read_at)
             growing.add(root / "more")
             return read_at(*given)
 
         with Collection.open(root / "c") as reader:
-            monkeypatch.setattr(checking, "read_at", meanwhile)
+            monkeypatch.setattr(stored, "read_at", meanwhile)
             assert reader.check() == []
 
 

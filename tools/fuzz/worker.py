@@ -1,13 +1,11 @@
 """A batch of inputs in one process, and what became of each."""
 
-import io
 import re
 import shutil
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +15,6 @@ from tools.fuzz.guard import Guard
 from tools.fuzz.kind import Damage, Kind
 from tools.fuzz.process import Limits, PeakMemory, confine, limited, settled_in
 
-from faemb.cli.console import warning
 from faemb.errors import FaembError
 
 ACCEPTED, REFUSED = "accepted", "refused"
@@ -25,7 +22,6 @@ CRASH, HANG, MEMORY, TRACEBACK = "crash", "hang", "memory", "traceback"
 MESSAGE, DAMAGE, WARNING, OUTSIDE, LEFT = "message", "silent damage", "warning", "outside", "left behind"
 NOT_MADE = "not made"
 """A fault of the fuzzer: reported like any other, since the inputs that are missing might have found something."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNEXPECTED = "please report"
 """Part of the sentences that stand for an error which nobody has foreseen."""
 _FLOATING_POINT = "overflow|underflow|invalid value|divide by zero"
@@ -146,24 +142,12 @@ def _outcome(kind: Kind, folder: Path) -> Outcome:
 
 
 def _refusal(error: FaembError) -> Outcome:
-    """A refusal is one sentence, printed as one line that does nothing to a terminal."""
-    with redirect_stderr(io.StringIO()) as printed:
-        warning(str(error))
-    line = printed.getvalue().removesuffix("\n")
-    fault = _fault_of(line)
-    if fault:
-        return Outcome(MESSAGE, " < ".join([fault, *_raised_at(error)]), repr(line)[:2000])
-    return Outcome(REFUSED, detail=line[:300])
-
-
-def _fault_of(line: str) -> str:
-    if not line:
-        return "an empty message"
-    if "\n" in line:
-        return "several lines"
-    if _CONTROL.search(line):
-        return "control characters"
-    return "an error that nobody has foreseen" if _UNEXPECTED in line else ""
+    """A refusal is a sentence of our own; what it quotes is made harmless where it is printed."""
+    sentence = str(error)
+    if not sentence or _UNEXPECTED in sentence:
+        fault = "an error that nobody has foreseen" if sentence else "an empty message"
+        return Outcome(MESSAGE, " < ".join([fault, *_raised_at(error)]), repr(sentence)[:2000])
+    return Outcome(REFUSED, detail=sentence[:300])
 
 
 def _raised_at(error: BaseException) -> list[str]:

@@ -76,9 +76,11 @@ class Layout:
         return self.folder / f"{kind}-{generation}-{covered}.faiss"
 
     def indexes(self, generation: int) -> list[Path]:
-        return [
+        """Plain files alone; a link or a folder of such a name is none of ours."""
+        named = (
             path for path in sorted(self.folder.glob(f"*-{generation}-*.faiss")) if _GENERATION.fullmatch(path.name)
-        ]
+        )
+        return [path for path in named if path.is_file() and not path.is_symlink()]
 
     def strangers(self) -> list[str]:
         """Names of files, before there is a catalogue, that no interrupted creation can have left."""

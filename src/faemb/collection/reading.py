@@ -126,9 +126,8 @@ class View:
         return index
 
     def _index_files(self, kind: type[Backend]) -> list[tuple[int, Path]]:
-        files = self.layout.folder.glob(f"{kind.name}-{self.generation}-*.faiss")
-        covered = [(path.stem.rsplit("-", 1)[1], path) for path in files]
-        return [(int(number), path) for number, path in covered if number.isdigit()]
+        own = (path for path in self.layout.indexes(self.generation) if path.name.startswith(f"{kind.name}-"))
+        return [(int(path.stem.rsplit("-", 1)[1]), path) for path in own]
 
 
 class Reader:
