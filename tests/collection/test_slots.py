@@ -88,7 +88,7 @@ def test_no_slots_need_no_file(file):
 
 def test_a_folder_in_its_place_is_explained(file):
     file.path.mkdir()
-    with pytest.raises(FaembError, match="cannot be read: Is a directory"):
+    with pytest.raises(FaembError, match="is not a plain file"):
         file.rows(1)
 
 
@@ -162,3 +162,11 @@ def test_a_write_that_is_taken_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(slots, "open", lambda *how, **more: Hesitant(open(*how, **more)), raising=False)  # noqa: SIM115
     write_at(tmp_path / "a", 0, bytes(range(100)))
     assert (tmp_path / "a").read_bytes() == bytes(range(100))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_its_place_is_not_waited_for(file):
+    os.mkfifo(file.path)
+    for use in (lambda: file.rows(1), lambda: read_at(file.path, 0, 0), lambda: write_at(file.path, 0, b"content")):
+        with pytest.raises(FormatError, match="is not a plain file; remove it and run: faemb check"):
+            use()

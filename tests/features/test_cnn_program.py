@@ -226,3 +226,10 @@ def test_a_program_is_read_as_it_was_checked_and_starts_small() -> None:
     options = network(cells())._session()._session.get_session_options()
     assert options.get_session_config_entry("session.load_model_format") == "ONNX"
     assert options.get_session_config_entry("optimization.constant_folding_max_output_size_in_bytes") == "1048576"
+
+
+def test_a_network_without_output_is_refused(tmp_path: Path) -> None:
+    model = cells()
+    del model.graph.output[:]
+    with pytest.raises(FormatError, match=r"the network has no output; export it again|not an ONNX program"):
+        network(model).check_settings()

@@ -95,7 +95,7 @@ class Copies:
         if entry.slot is None or not self._model.is_fitted:
             return None
         file = vector_file(self._writer.layout, self._writer.generation, self._model)
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, FormatError):
             content = read_at(file.path, entry.slot * file.row_bytes, file.row_bytes)
             if zlib.crc32(content) == entry.vector_crc:
                 return np.frombuffer(content, file.dtype)

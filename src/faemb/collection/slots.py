@@ -5,8 +5,10 @@ killed before its transaction was committed, and is overwritten.
 """
 
 import os
+import stat
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from jaxtyping import Shaped
@@ -36,7 +38,7 @@ class SlotFile:
             return np.empty((0, self.columns), self.dtype)  # there may be no file
         wanted = count * self.row_bytes
         try:
-            with self.path.open("rb") as file:  # opened once: compaction may delete it at any time
+            with _plain_file(self.path, os.O_RDONLY) as file:  # opened once: compaction may delete it at any time
                 held = os.fstat(file.fileno()).st_size
                 if held >= wanted:
                     return np.memmap(file, self.dtype, "r", shape=(count, self.columns))
@@ -64,8 +66,7 @@ def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -
         raise FormatError(
             f"{path} has {held} bytes of the {offset} that the catalogue names; run: {repair_command(path)}"
         )
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    with open(handle, "r+b", buffering=0) as file:
+    with _plain_file(path, os.O_RDWR | os.O_CREAT) as file:
         file.seek(offset)
         rest = memoryview(content)
         while rest:
@@ -78,9 +79,18 @@ def write_at(path: Path, offset: int, content: bytes, *, durable: bool = True) -
 
 def read_at(path: Path, offset: int, length: int) -> bytes:
     """Bytes of a file; a ValueError if it ends before them, without taking memory for them."""
-    with path.open("rb") as file:
+    with _plain_file(path, os.O_RDONLY) as file:
         held = os.fstat(file.fileno()).st_size
         if not 0 <= offset <= offset + length <= held:
             raise ValueError(f"{path.name} has {held} bytes, and bytes {offset} to {offset + length} are named")
         file.seek(offset)
         return file.read(length)
+
+
+def _plain_file(path: Path, access: int) -> IO[bytes]:
+    """An open file; a FormatError if it is a pipe or a device, for which an ordinary call would wait."""
+    handle = os.open(path, access | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FormatError(f"{path} is not a plain file; remove it and run: {repair_command(path)}")
+    return open(handle, "r+b", buffering=0) if access & os.O_RDWR else open(handle, "rb")

@@ -46,6 +46,6 @@ def vector_matches(layout: Layout, generation: int, model: Model, entry: Entry) 
     file = vector_file(layout, generation, model)
     try:
         content = read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes)
-    except (OSError, ValueError):
+    except (OSError, ValueError, FormatError):
         return False
     return zlib.crc32(content) == entry.vector_crc

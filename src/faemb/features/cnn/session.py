@@ -155,6 +155,8 @@ def _described(session: Any) -> tuple[Any, list[str]]:
     """The input that takes the image, and the names of the outputs."""
     try:
         outputs = [output.name for output in session.get_outputs()]
+        if not outputs:
+            raise FormatError("the network has no output; export it again")
         _ = [each.name for each in session.get_inputs()]  # decoded here, and not when an image is described
         return _image_input(session.get_inputs()), outputs
     except UnicodeDecodeError:
