@@ -399,3 +399,17 @@ class TestRefusals:
         with pytest.raises(FormatError, match="is damaged, or is not a catalogue"):
             list(catalogue.entries())
         catalogue.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["create trigger t after update on about begin delete from about; end", "create view v as select * from about"],
+)
+def test_triggers_and_views_of_others_are_refused(catalogue, file, statement):
+    """A trigger would change other rows whenever the catalogue changes one."""
+    catalogue.close()
+    database = sqlite3.connect(file)
+    database.execute(statement)
+    database.close()
+    with pytest.raises(FormatError, match="it has triggers or views, which faemb never writes"):
+        Catalogue(file)

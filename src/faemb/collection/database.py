@@ -38,7 +38,9 @@ def connected(path: Path, *, alone: bool = False) -> sqlite3.Connection:
         if alone:
             database.execute("pragma locking_mode = exclusive")
         database.execute("pragma synchronous = full")
-        database.execute("select count(*) from sqlite_master").fetchone()  # the first access to the file
+        (added,) = database.execute("select count(*) from sqlite_schema where type in ('trigger', 'view')").fetchone()
+        if added:  # they would change other rows than ours, whenever we change one
+            raise sqlite3.DatabaseError("it has triggers or views, which faemb never writes")
     except sqlite3.Error:
         database.close()
         raise
