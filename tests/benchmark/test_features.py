@@ -252,13 +252,14 @@ def pipe(path: Path) -> None:
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(path.read_bytes()[:-10]),
         lambda path: path.write_bytes(path.read_bytes().replace(b"(3, 4)", b"(3999999999, 4)")),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"'<f2'", b"'<\\d'")),
         lambda path: np.save(path, np.zeros(5)),
         lambda path: np.save(path, np.array([["a"]])),
         lambda path: np.save(path, np.full((3, 4), np.nan)),
         lambda path: path.write_text("something else"),
         pytest.param(pipe, marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")),
     ],
-    ids=["empty", "cut", "huge", "flat", "text", "NaN", "other", "pipe"],
+    ids=["empty", "cut", "huge", "odd type", "flat", "text", "NaN", "other", "pipe"],
 )
 def test_damaged_vectors_of_an_earlier_run_are_refused(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     path = tmp_path / "000000.npy"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from faemb.collection import Collection, Model, encode_images, fit_model, gathering, new_model
+from faemb.collection.thumbnails import make_thumbnail
 from faemb.embedding import VLAD
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError, MissingExtraError
@@ -114,8 +115,8 @@ class TestModels:
             assert made.model.fingerprint == model.fingerprint
 
     def test_neither_makes_thumbnails(self, photos, tmp_path, model, monkeypatch):
-        made = []
-        monkeypatch.setattr(gathering, "make_thumbnail", recording(made.append, gathering.make_thumbnail))
+        made: list[object] = []
+        monkeypatch.setattr(gathering, "make_thumbnail", recording(made.append, make_thumbnail))
         fit_model(photos, new_tiny_model())
         encode_images(photos, model, tmp_path / "out.npz")
         assert made == []

@@ -11,6 +11,7 @@ Rows of a table that differ only in the last steps share the others, within a ru
 
 import functools
 import hashlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -256,7 +257,8 @@ def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
 def _damage_told(path: Path) -> Iterator[None]:
     require_plain_file(path, "a file of an earlier run")
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):  # of Python, which reads headers as it reads programs
+            yield
     except MemoryError:
         raise
     except Exception as error:  # NumPy and zipfile raise many kinds
