@@ -1,19 +1,26 @@
 """The store of local features: few files, nothing extracted twice, and runs that are killed."""
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jaxtyping
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from faemb.benchmark import features as stored
 from faemb.benchmark.features import FeatureStore, StoredFeatures
-from faemb.errors import FormatError, InputError
+from faemb.benchmark.workbench import kept, load_spectrum
+from faemb.errors import FaembError, FormatError, InputError, LimitError
 from faemb.features import HessianAffine, LocalFeatures
 from faemb.runtime.parallel import TaskFailed
 from pictures import blank, picture, pictures
@@ -161,6 +168,112 @@ def test_changed_bytes_are_noticed(tmp_path: Path, photos: list[Path], monkeypat
     assert len(found[0]) > 0
     with pytest.raises(FormatError, match=r"\.safetensors is damaged; delete it, and run the benchmark again"):
         list(found.all())
+
+
+def rewritten(folder: Path, change: Callable[[list[dict[str, Any]], np.ndarray], np.ndarray]) -> None:
+    """The one file of a store with another header or other rows, in its own format."""
+    (file,) = folder.iterdir()
+    with safe_open(file, framework="numpy") as opened:
+        images, rows = json.loads(opened.metadata()["images"]), np.array(opened.get_tensor("features"))
+    rows = change(images, rows)
+    file.unlink()  # it may be mapped into memory
+    save_file({"features": rows}, file, {"images": json.dumps(images)})
+
+
+def with_entry(**changes: Any) -> Callable[[list[dict[str, Any]], np.ndarray], np.ndarray]:
+    return lambda images, rows: (images[0].update(changes), rows)[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_entry(count=10**12),
+        with_entry(count=-1),
+        with_entry(count=True),
+        with_entry(count=2.0),
+        with_entry(sha256=[]),
+        with_entry(width="wide"),
+        with_entry(maps=[[1, 2, 3]]),
+        with_entry(maps=7),
+        lambda images, rows: rows[:-1],
+        lambda images, rows: rows[:, :7].copy(),
+        lambda images, rows: rows.ravel(),
+        lambda images, rows: rows.astype(np.float64),
+    ],
+    ids=["huge", "negative", "truth", "fraction", "hash", "width", "map", "maps", "rows", "columns", "flat", "double"],
+)
+def test_a_header_that_does_not_fit_is_ignored(
+    tmp_path: Path, photos: list[Path], extracted: list[str], change: Callable[..., np.ndarray]
+) -> None:
+    features(tmp_path / "store", photos)
+    rewritten(tmp_path / "store", change)
+    extracted.clear()
+    found = features(tmp_path / "store", photos)
+    assert extracted == [photo.name for photo in photos]
+    assert_same(found.features(1), EXTRACTOR.extract(photos[1]))
+
+
+def test_features_are_read_within_the_memory_of_one_item(
+    tmp_path: Path, photos: list[Path], extracted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # which would read an image to check its type
+    found = features(tmp_path / "store", photos)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "20KB")
+    with pytest.raises(LimitError, match=r"\.safetensors needs .* of memory; one file may take 20 KB"):
+        found.features(0)
+
+
+@pytest.mark.parametrize("value", [np.nan, 5.0, -1.0], ids=["no number", "outside", "negative"])
+def test_cells_outside_their_maps_are_damage(
+    tmp_path: Path, photos: list[Path], extracted: list[str], value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # which would read an image to check its type
+
+    def with_maps(images: list[dict[str, Any]], rows: np.ndarray) -> np.ndarray:
+        rows[:, 7:10] = 0
+        rows[3, 8] = value
+        images[0] |= {"maps": [[5, 5]], "crc32": zlib.crc32(rows[: images[0]["count"]].data)}
+        return rows
+
+    features(tmp_path / "store", photos)
+    rewritten(tmp_path / "store", with_maps)
+    with pytest.raises(FormatError, match=r"\.safetensors is damaged; delete it, and run the benchmark again"):
+        features(tmp_path / "store", photos).features(0)
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-10]),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"(3, 4)", b"(3999999999, 4)")),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"'<f2'", b"'<\\d'")),
+        lambda path: np.save(path, np.zeros(5)),
+        lambda path: np.save(path, np.array([["a"]])),
+        lambda path: np.save(path, np.full((3, 4), np.nan)),
+        lambda path: path.write_text("something else"),
+        pytest.param(pipe, marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")),
+    ],
+    ids=["empty", "cut", "huge", "odd type", "flat", "text", "NaN", "other", "pipe"],
+)
+def test_damaged_vectors_of_an_earlier_run_are_refused(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    path = tmp_path / "000000.npy"
+    vectors = kept(path, lambda: np.arange(12, dtype=np.float16).reshape(3, 4))
+    np.testing.assert_array_equal(kept(path, vectors.copy), vectors)
+    damage(path)
+    with pytest.raises(FaembError, match=r"^\S*000000\.npy is (damaged \(.*delete it, and run the benchmark|a pipe)"):
+        kept(path, vectors.copy)
+
+
+def test_damaged_statistics_of_an_earlier_run_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "spectrum.npz").write_bytes(b"PK\3\4 something else")
+    with pytest.raises(FormatError, match=r"spectrum\.npz is damaged \(.*delete it, and run the benchmark again"):
+        load_spectrum(tmp_path / "spectrum.npz")
 
 
 PROGRAM = """

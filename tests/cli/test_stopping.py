@@ -73,3 +73,16 @@ def test_a_lack_of_memory_is_one_sentence(photos, monkeypatch, capfd):
     monkeypatch.setattr(Model, "load", exhausted)
     ended = commands(monkeypatch, capfd)("encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz")
     assert_mistake(ended, re.escape("there is not enough memory; close other programs"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes the reading end of a pipe")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("arguments", [["datasets"], ["--version"], ["index", "--help"]], ids=" ".join)
+def test_an_output_that_nobody_reads_any_more_is_no_error(arguments, unbuffered):
+    """As in `faemb ... | head -1`."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with os.fdopen(writing, "wb") as closed:
+        run = subprocess.run([COMMAND, *arguments], stdout=closed, stderr=subprocess.PIPE, env=environment, check=False)  # noqa: S603
+    assert (run.returncode, run.stderr) == (0, b"")

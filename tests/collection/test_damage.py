@@ -111,6 +111,14 @@ def assert_whole(folder: Path, vectors: dict[str, np.ndarray], *, features: bool
 # What is found
 
 
+def test_a_repair_shows_how_many_images_it_has_read(folder):
+    (folder / "features-1.bin").unlink()
+    told: list[tuple[str, int, int]] = []
+    with Collection.open(folder) as collection:
+        collection.check(repair=True, progress=lambda *each: told.append(each))
+    assert [each for each in told if each[0] == "features"] == [("features", n, COUNT) for n in range(COUNT + 1)]
+
+
 def test_a_whole_collection_has_no_faults(collection):
     assert collection.check() == []
     assert collection.check(repair=True) == []

@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model, encode_images, fit_model, new_model
+from faemb.collection import Collection, Model, encode_images, fit_model, gathering, new_model
+from faemb.collection.thumbnails import make_thumbnail
 from faemb.embedding import VLAD
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError, MissingExtraError
@@ -14,6 +15,7 @@ from faemb.features import HessianAffine
 from faemb.presets import preset
 from faemb.projection import Projection
 from pictures import blank, picture, pixels
+from recording import recording
 from small_collections import NAMES, counts, exported_vectors, new_tiny_model
 
 BLANK = "flat.png"
@@ -111,6 +113,13 @@ class TestModels:
         with Collection.create(tmp_path / "new.faemb", new_tiny_model()) as made:
             made.add(photos)
             assert made.model.fingerprint == model.fingerprint
+
+    def test_neither_makes_thumbnails(self, photos, tmp_path, model, monkeypatch):
+        made: list[object] = []
+        monkeypatch.setattr(gathering, "make_thumbnail", recording(made.append, make_thumbnail))
+        fit_model(photos, new_tiny_model())
+        encode_images(photos, model, tmp_path / "out.npz")
+        assert made == []
 
     def test_vectors_without_a_collection(self, collection, photos, tmp_path, model):
         blank(photos / BLANK)

@@ -1,6 +1,7 @@
 """Hostile ONNX programs: weights in other files wherever they are named, loops without an end, odd bytes."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from cnn_networks import cells, network, program
-from faemb.errors import FaembError, FormatError
+from faemb.errors import FaembError, FormatError, LimitError
 from faemb.features.cnn import Network
 
 SECRET = b"secrets!"
@@ -171,6 +172,80 @@ def test_a_program_of_too_many_fields_is_refused(tmp_path: Path, monkeypatch: py
     opened(cells().SerializeToString(), tmp_path, monkeypatch)
     with pytest.raises(FormatError, match="more than 1,000 fields"):
         opened(entry(7, b"\x0a\0" * 1000), tmp_path, monkeypatch)
+
+
+def calling(levels: int, calls: int, *, recursive: bool = False) -> onnx.ModelProto:
+    """Functions of which each calls the next one several times; the last one negates, or calls the first again."""
+    versions = [helper.make_opsetid("", 17), helper.make_opsetid("ours", 1)]
+    model = program([helper.make_node("f0", ["image"], ["features"], domain="ours")])
+    model.opset_import.append(versions[1])
+    for level in reversed(range(levels)):
+        values = ["x", *(f"v{call}" for call in range(calls - 1)), "y"]
+        last = level == levels - 1
+        what = (
+            {"op_type": "Neg"} if last and not recursive else {"op_type": f"f{(level + 1) % levels}", "domain": "ours"}
+        )
+        nodes = [helper.make_node(inputs=[a], outputs=[b], **what) for a, b in pairwise(values)]
+        model.functions.append(helper.make_function("ours", f"f{level}", ["x"], ["y"], nodes, versions))
+    return model
+
+
+def test_functions_are_expanded_and_run() -> None:
+    assert network(calling(4, 3)).run(BATCH).shape == BATCH.shape
+    same_name = calling(1, 1)
+    same_name.functions[0].name = same_name.graph.node[0].op_type = "Neg"  # in its own domain, which is no recursion
+    assert network(same_name).run(BATCH).shape == BATCH.shape
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        (calling(30, 2), "more than 100,000 nodes when its functions are expanded"),
+        (calling(2, 400), "more than 100,000 nodes when its functions are expanded"),
+        (calling(300, 1), "more than 100 functions that call each other"),
+        (calling(3, 2, recursive=True), "more than 100 functions that call each other"),
+    ],
+    ids=["deep", "wide", "chain", "recursion"],
+)
+def test_functions_that_expand_to_huge_programs_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: onnx.ModelProto, fault: str
+) -> None:
+    with pytest.raises(FormatError, match=rf"model\.onnx: the network is not an ONNX program, .* \({fault}\)"):
+        opened(model.SerializeToString(), tmp_path, monkeypatch)
+
+
+def test_a_function_that_nothing_calls_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = calling(30, 2)
+    model.graph.node[0].CopyFrom(helper.make_node("Neg", ["image"], ["features"]))
+    with pytest.raises(FormatError, match=r"more than 100,000 nodes"):
+        opened(model.SerializeToString(), tmp_path, monkeypatch)
+
+
+def test_a_start_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAEMB_ITEM_SECONDS", "0.1")
+    with pytest.raises(FormatError, match=r"cannot be started within 0\.1 seconds; .* FAEMB_ITEM_SECONDS"):
+        network(calling(15, 2)).check_settings()
+
+
+def filled(count: int) -> onnx.ModelProto:
+    """A constant of as many float32 values, added up and added to the image."""
+    nodes = [
+        helper.make_node("ConstantOfShape", ["count"], ["many"]),
+        helper.make_node("ReduceSum", ["many"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["image", "sum"], ["features"]),
+    ]
+    return program(nodes, weights={"count": np.array([count])})
+
+
+def test_a_run_has_a_bound_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "1MB")
+    small, large = network(filled(500_000)), network(filled(2_500_000))
+    assert small.run(BATCH).shape == BATCH.shape
+    with pytest.raises(LimitError, match=r"needs more than 8 MB of memory on 8 x 8 pixels.*FAEMB_ITEM_MEMORY=1GB"):
+        large.run(BATCH)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "4MB")
+    again = network(filled(2_500_000))
+    assert again.run(BATCH).shape == small.run(BATCH).shape == BATCH.shape
 
 
 def test_mutated_programs_never_reach_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

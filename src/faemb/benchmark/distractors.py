@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from faemb.arrays import to_numpy
 from faemb.benchmark.scoring import Scores, distractors_before
-from faemb.benchmark.workbench import Workbench, kept, stem_of
+from faemb.benchmark.workbench import Workbench, kept, load_vectors, stem_of
 from faemb.encoder import Encoder
 from faemb.features import Extractor
 from faemb.runtime.parallel import spread
@@ -51,7 +51,7 @@ def counted_before(
     total = np.zeros(scores.shape, np.int64)
     stem = stem_of(encoder)
     for number, _ in enumerate(_shards(bench)):
-        pooled: Float[np.ndarray, "n D"] = np.load(_file(bench, stem, number), allow_pickle=False).astype(np.float32)
+        pooled: Float[np.ndarray, "n D"] = load_vectors(_file(bench, stem, number)).astype(np.float32)
         total += distractors_before(scores, score(finish(pooled)))
     return total
 

@@ -26,15 +26,18 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from faemb.errors import FormatError, InputError, about
+from faemb.errors import FormatError, InputError, LimitError, about
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.local_features import Grids
 from faemb.runtime import Progress, silent
+from faemb.runtime.limits import require_memory
 from faemb.runtime.parallel import checked_jobs, spread
 from faemb.runtime.storage import replacing
 
 FILE_BYTES = 128 << 20
 """Size at which extracted features are written to a file."""
+_BYTES_PER_CHARACTER = 40
+"""Memory for the header of a file while it is read: lists of lists take most."""
 _SUFFIX = ".safetensors"
 _TENSOR = "features"
 
@@ -51,6 +54,14 @@ class _Entry:
     height: int
     crc32: int
     maps: list[list[int]]
+
+    def __post_init__(self) -> None:
+        """TypeError or ValueError for values that no image has; a file can contain any."""
+        whole = [self.count, self.width, self.height, self.crc32, *(side for size in self.maps for side in size)]
+        if not isinstance(self.sha256, str) or any(type(value) is not int for value in whole):
+            raise TypeError("a header of another kind")
+        if min(whole) < 0 or any(len(size) != 2 for size in self.maps):
+            raise ValueError("a header with impossible numbers")
 
 
 class _Place(NamedTuple):
@@ -78,7 +89,7 @@ class StoredFeatures(Sequence[np.ndarray]):
     def features(self, number: int) -> LocalFeatures:
         file, read, start, entry = self._places[number]
         rows = read(start, start + entry.count)
-        if zlib.crc32(rows.data) != entry.crc32:
+        if zlib.crc32(rows.data) != entry.crc32 or not _is_possible(rows, entry.maps):
             raise FormatError(f"{file} is damaged; delete it, and run the benchmark again")
         grids = Grids(np.array(entry.maps), rows[:, 7:10].astype(np.int64)) if entry.maps else None
         descriptors = np.ascontiguousarray(rows[:, 10 if grids else 7 :])
@@ -155,10 +166,14 @@ class FeatureStore:
     def _open(self, file: Path) -> None:
         try:
             opened: Any = safe_open(file, framework="numpy")
-            entries = [_Entry(**entry) for entry in json.loads(opened.metadata()["images"])]
-            read = partial(_read, opened.get_slice(_TENSOR))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError):
+            described = opened.metadata()["images"]
+            require_memory(_BYTES_PER_CHARACTER * len(described), file)
+            entries = [_Entry(**entry) for entry in json.loads(described)]
+            tensor = opened.get_slice(_TENSOR)
+            _require_rows(tensor, entries)
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError, LimitError):
             return
+        read = partial(_read, tensor, file)
         start = 0
         for entry in entries:
             self._places[entry.sha256] = _Place(file, read, start, entry)
@@ -185,7 +200,27 @@ def _maps(features: LocalFeatures) -> list[list[int]]:
     return [] if features.grids is None else features.grids.sizes.tolist()
 
 
-def _read(tensor: Any, start: int, stop: int) -> Rows:
+def _is_possible(rows: Rows, maps: Sequence[Sequence[int]]) -> bool:
+    """Whether descriptors are finite, and cells are inside their maps."""
+    if not maps:
+        return bool(np.isfinite(rows[:, 7:]).all())
+    number, cells = rows[:, 7], rows[:, 8:10]
+    if not np.isfinite(rows[:, 7:]).all() or not ((number >= 0) & (number < len(maps))).all():
+        return False
+    return bool(((cells >= 0) & (cells < np.array(maps)[number.astype(np.int64)])).all())
+
+
+def _require_rows(tensor: Any, entries: Sequence[_Entry]) -> None:
+    """ValueError unless the tensor has the rows that the header counts, with geometry and a descriptor each."""
+    rows, columns = tensor.get_shape()
+    geometry = 10 if any(entry.maps for entry in entries) else 7
+    if tensor.get_dtype() != "F32" or rows != sum(entry.count for entry in entries) or columns <= geometry:
+        raise ValueError("rows other than those of the images")
+
+
+def _read(tensor: Any, file: Path, start: int, stop: int) -> Rows:
+    columns = tensor.get_shape()[1]
+    require_memory(2 * (stop - start) * columns * np.dtype(np.float32).itemsize, file)  # rows, and descriptors
     if start == stop:  # which safetensors refuses
-        return np.zeros((0, tensor.get_shape()[1]), np.float32)
+        return np.zeros((0, columns), np.float32)
     return tensor[start:stop]

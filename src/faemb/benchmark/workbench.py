@@ -11,7 +11,9 @@ Rows of a table that differ only in the last steps share the others, within a ru
 
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
@@ -28,10 +30,11 @@ from faemb.benchmark.datasets.checking import content_of, summed
 from faemb.benchmark.features import FeatureStore, StoredFeatures
 from faemb.benchmark.run import Used
 from faemb.encoder import Encoder
-from faemb.errors import InputError
+from faemb.errors import FormatError, InputError, reason
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.folders import find_images
 from faemb.runtime import Progress, silent
+from faemb.runtime.limits import require_plain_file
 from faemb.runtime.storage import replacing
 from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
@@ -223,16 +226,40 @@ def save_spectrum(spectrum: Spectrum, path: Path) -> None:
 
 
 def load_spectrum(path: Path) -> Spectrum:
-    with np.load(path, allow_pickle=False) as file:
+    with _damage_told(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         return Spectrum(int(file["count"]), file["mean"], file["values"], file["vectors"])
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """The array in the file if it exists; otherwise it is computed and saved there."""
+    """The vectors in the file if it exists; otherwise they are computed and saved there."""
     if path.exists():
-        return np.load(path, allow_pickle=False)
+        return load_vectors(path)
     made = make()
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.save(file, made)
     return made
+
+
+def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
+    """Vectors that `kept` has saved; they take as much memory as the file has bytes, whatever its header says."""
+    with _damage_told(path):
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if mapped.ndim != 2 or mapped.dtype.kind != "f":
+            raise ValueError(f"an array of shape {mapped.shape} and type {mapped.dtype}")
+        vectors = np.array(mapped)
+        if not np.isfinite(vectors).all():
+            raise ValueError("NaN or infinite values")
+        return vectors
+
+
+@contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    require_plain_file(path, "a file of an earlier run")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of Python, which reads headers as it reads programs
+            yield
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy and zipfile raise many kinds
+        raise FormatError(f"{path} is damaged ({reason(error)}); delete it, and run the benchmark again") from error

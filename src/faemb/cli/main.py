@@ -1,12 +1,13 @@
 """The commands, and how they end: exit codes, and one line on standard error for an error or an interruption."""
 
+import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
@@ -130,6 +131,14 @@ def main() -> None:
             sys.exit(128 + received[0] if received else STOPPED)
 
 
+def _leave_closed_output() -> NoReturn:
+    """End with success: the reader of the output has read enough, as in `faemb ... | head -1`."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # Python writes the rest of its buffers after this
+        os.dup2(nowhere, stream)
+    sys.exit(0)
+
+
 def _run() -> None:
     from faemb.errors import FaembError
 
@@ -138,13 +147,17 @@ def _run() -> None:
         code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)  # typer would print arguments as they are
         if code == STOPPED:  # typer has caught the interrupt
             raise KeyboardInterrupt
+        sys.stdout.flush()  # Python would do it after this, where an error gets no sentence
         sys.exit(code)
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer has caught it
+            _leave_closed_output()
+        raise
     except _UsageError as error:
         misuse(_usage(error), error.format_message())
         sys.exit(error.exit_code)
-    except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
-        sys.stderr.close()
-        sys.exit(0)
+    except BrokenPipeError:
+        _leave_closed_output()
     except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
         warning(_in_options(str(error)))
         sys.exit(FAILED)

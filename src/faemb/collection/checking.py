@@ -17,7 +17,7 @@ from faemb.collection.model import Model
 from faemb.collection.row_repair import repair_rows
 from faemb.collection.stored import stored_features, vector_file, vector_matches
 from faemb.collection.thumbnails import Thumbnails
-from faemb.collection.writing import Report, Writer, explained
+from faemb.collection.writing import Report, Writer, writing_to
 from faemb.errors import FaembError, FormatError
 
 
@@ -107,7 +107,7 @@ def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
     """Drop damaged thumbnails, and make those that are missing; a sentence if there were any."""
     found = thumbnail_faults(writer.thumbnails)
     if found:
-        with explained(writer.layout.folder):
+        with writing_to(writer.layout.folder):
             writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
     made = gather_thumbnails(writer, jobs)
     return found or ([f"missing thumbnails in {writer.thumbnails.path}: {made}"] if made else [])

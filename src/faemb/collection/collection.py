@@ -53,6 +53,8 @@ DEFAULT_TOP = 10
 class Collection:
     migrated: str | None
     """A sentence if opening the collection has converted it from an earlier format version."""
+    make_thumbnails = True
+    """Whether images get a thumbnail when they are added."""
 
     def __init__(self, folder: AnyPath, *, device: str = "cpu") -> None:
         """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
@@ -281,7 +283,9 @@ class Collection:
         """A writer, with the lock of the one process that may change the collection."""
         try:
             with only_writer(self.layout, self._catalogue):
-                yield Writer(self.layout, self._catalogue, progress)
+                writer = Writer(self.layout, self._catalogue, progress)
+                writer.make_thumbnails = self.make_thumbnails
+                yield writer
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise

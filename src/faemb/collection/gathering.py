@@ -19,7 +19,7 @@ from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
 from faemb.collection.stored import vector_file
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
-from faemb.collection.writing import Report, Writer, explained
+from faemb.collection.writing import Report, Writer, writing_to
 from faemb.errors import FaembError, FormatError, InputError, LimitError, about
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.feature_files import FEATURES, kind_of
@@ -57,6 +57,7 @@ class Describe:
     extractor: Extractor
     known: frozenset[str] = frozenset()
     """Hashes of images that the collection has."""
+    thumbnails: bool = True
 
     def __call__(self, file: Known) -> Described:
         seen = seen_now(file.path)
@@ -67,6 +68,8 @@ class Describe:
         return Described(current, seen, features.image_size, thumbnail, len(features), pack(features))
 
     def _read(self, path: Path) -> tuple[LocalFeatures, Thumbnail | None]:
+        if not self.thumbnails:
+            return self.extractor.extract(path), None
         if kind_of(self.extractor) is FEATURES:
             with suppress(FaembError):  # there may be no image beside the features
                 return self.extractor.extract(path), make_thumbnail(path)
@@ -104,7 +107,8 @@ def gather(writer: Writer, files: Sequence[Path], model: Model, jobs: int | None
     writer.progress("features", 0, len(wanted))
     while wanted:
         total += len(wanted)
-        for file, result in spread(Describe(model.extractor, copies.hashes), wanted, jobs=jobs):
+        task = Describe(model.extractor, copies.hashes, writer.make_thumbnails)
+        for file, result in spread(task, wanted, jobs=jobs):
             buffer.take(file, result)
             done += 1
             writer.progress("features", done, total)
@@ -117,12 +121,16 @@ def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: i
 
     An image that still has its vector is kept even if its file cannot be read.
     """
+    if not entries:
+        return
     known = {writer.layout.path_of(entry.path): entry for entry in entries}
     files = [Known(path, entry.hash, again=True) for path, entry in known.items()]
     buffer = _Buffer(writer, model, Copies(writer, model, []), report)
-    for file, result in spread(Describe(model.extractor), files, jobs=jobs):
+    writer.progress("features", 0, len(files))
+    for done, (file, result) in enumerate(spread(Describe(model.extractor), files, jobs=jobs), 1):
         if isinstance(result, Described) or known[file.path].slot is None:
             buffer.take(file, result)
+        writer.progress("features", done, len(files))
     buffer.flush()
 
 
@@ -156,7 +164,7 @@ def gather_thumbnails(writer: Writer, jobs: int | None) -> int:
 
 def store_thumbnails(writer: Writer, made: Mapping[str, Thumbnail]) -> None:
     """Store thumbnails by content hash; a damaged file is replaced by one with the thumbnails that can be read."""
-    with explained(writer.layout.folder):
+    with writing_to(writer.layout.folder):
         try:
             writer.thumbnails.put(made)
         except FormatError:
@@ -207,7 +215,7 @@ class _Buffer:
         store_thumbnails(
             self._writer, {each.hash: each.thumbnail for _, each in described if each.thumbnail is not None}
         )
-        with catalogue.change(), explained(layout.folder):
+        with catalogue.change(), writing_to(layout.folder):
             # All twins are found before anything changes: a file may have taken the name of one that was renamed.
             twins = [self._twin(file, each) for file, each in described]
             additions = [self._addition(*each, twin) for each, twin in zip(described, twins, strict=True)]

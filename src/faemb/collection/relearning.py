@@ -16,7 +16,7 @@ from faemb.collection.hints import typed
 from faemb.collection.layout import Layout, relearned_model
 from faemb.collection.model import Model
 from faemb.collection.stored import vector_file
-from faemb.collection.writing import LEARNING_IMAGES, Writer, explained
+from faemb.collection.writing import LEARNING_IMAGES, Writer, writing_to
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import sync_folder
 from faemb.sets import PORTION, PORTION_DESCRIPTORS
@@ -132,7 +132,7 @@ def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
     while batch := catalogue.unstaged(last, PORTION, PORTION_DESCRIPTORS):
         writer.progress("encode", total - left, total)
         vectors = fresh.encode([writer.features(entry).descriptors for entry in batch])
-        with catalogue.change(), explained(writer.layout.folder):
+        with catalogue.change(), writing_to(writer.layout.folder):
             first = catalogue.next_staged_slot()
             crcs = vector_file(writer.layout, coming.generation, fresh).write(first, vectors)
             for slot, (entry, crc) in enumerate(zip(batch, crcs, strict=True), first):
@@ -142,7 +142,7 @@ def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
 
 
 def _switch(writer: Writer, coming: Relearning) -> None:
-    with writer.catalogue.change(), explained(writer.layout.folder):
+    with writer.catalogue.change(), writing_to(writer.layout.folder):
         _link_features(writer, coming)
         sync_folder(writer.layout.folder)
         writer.catalogue.end_relearning(coming)

@@ -50,4 +50,5 @@ def _temporary(model: Model, *, keep_features: bool) -> Iterator[Collection]:
             folder / "collection", model, keep_features=keep_features, device=model.encoder.device
         ) as collection,
     ):
+        collection.make_thumbnails = False
         yield collection

@@ -62,7 +62,7 @@ class Report:
 
 
 @contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def writing_to(folder: Path) -> Iterator[None]:
     """Errors of writing data, with their cure."""
     try:
         yield
@@ -79,6 +79,8 @@ class Writer:
     def __init__(self, layout: Layout, catalogue: Catalogue, progress: Progress | None = None) -> None:
         self.layout, self.catalogue = layout, catalogue
         self.progress = progress or silent
+        self.make_thumbnails = True
+        """Of images that are added."""
         self.thumbnails = Thumbnails(layout.thumbnails)
         self.keep_features = catalogue.about()["keep_features"] != "0"
         self.sweep()
@@ -138,7 +140,7 @@ class Writer:
 
     def place(self, entries: Sequence[Entry], vectors: Float[np.ndarray, "B D"], model: Model) -> None:
         """Write the vectors of images into the next slots."""
-        with self.catalogue.change(), explained(self.layout.folder):
+        with self.catalogue.change(), writing_to(self.layout.folder):
             first = self.catalogue.free_slot()
             crcs = vector_file(self.layout, self.generation, model).write(first, vectors)
             for slot, (entry, crc) in enumerate(zip(entries, crcs, strict=True), first):

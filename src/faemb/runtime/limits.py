@@ -78,7 +78,13 @@ def out_of_memory(name: object) -> LimitError:
 
 def is_lack_of_memory(error: Exception) -> bool:
     """A MemoryError, or what OpenCV and onnxruntime raise in its place."""
-    return isinstance(error, MemoryError) or "Insufficient memory" in str(error) or "bad_alloc" in str(error)
+    words = ("Insufficient memory", "bad_alloc", "smaller than requested bytes")
+    return isinstance(error, MemoryError) or any(each in str(error) for each in words)
+
+
+def net_memory() -> int:
+    """Bytes that a worker process, or a network in any process, may take in all: several times one item's."""
+    return _NET * item_memory()
 
 
 def limit_memory_of_this_process() -> None:
@@ -92,7 +98,7 @@ def limit_memory_of_this_process() -> None:
         with suppress(OSError, ValueError, StopIteration):  # a system that does not tell, or does not allow it
             soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
             lower = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
-            resource.setrlimit(resource.RLIMIT_DATA, (min(_held() + _NET * item_memory(), 2**62, *lower), hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (min(_held() + net_memory(), 2**62, *lower), hard))
 
 
 def _held() -> int:

@@ -1,6 +1,7 @@
 """The kinds of input, by name."""
 
 from tools.fuzz.kind import Kind
+from tools.fuzz.kinds.caches import Caches
 from tools.fuzz.kinds.collections import Catalogues, Indexes
 from tools.fuzz.kinds.feature_files import FeatureFiles
 from tools.fuzz.kinds.ground_truths import GroundTruths
@@ -10,6 +11,6 @@ from tools.fuzz.kinds.pictures import Pictures
 from tools.fuzz.kinds.runs import Runs
 
 _ALL: tuple[Kind, ...] = (
-    *(Pictures(), Models(), FeatureFiles(), Catalogues(), Indexes(), Networks(), GroundTruths(), Runs()),
+    *(Pictures(), Models(), FeatureFiles(), Catalogues(), Indexes(), Networks(), GroundTruths(), Runs(), Caches()),
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}

@@ -1,38 +1,51 @@
-"""Ends runs of onnxruntime that take longer than one item may (FAEMB_ITEM_SECONDS).
+"""Ends starts and runs of onnxruntime that take longer than one item may (FAEMB_ITEM_SECONDS).
 
-One thread looks at all runs twice a second. A timer for each run would start a thread each time, which takes
+One thread looks at all of them twice a second. A timer for each run would start a thread each time, which takes
 milliseconds where all cores are busy: as long as a small network.
 """
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from faemb.runtime.limits import item_seconds
 
 _EVERY = 0.5
-_running: dict[int, tuple[float, Any]] = {}
-"""Time at which each run has to end, and its options."""
+
+
+@dataclass
+class Watched:
+    """A start or a run."""
+
+    latest: float
+    """Time at which it has to end."""
+    end: Callable[[], None]
+    is_late: bool = False
+    """Whether it was told to end."""
+
+
+_running: dict[int, Watched] = {}
 _starting = threading.Lock()
 _watch = threading.Thread()
 """The thread that looks; not alive in a process that was forked, nor before the first run."""
 
 
 @contextmanager
-def deadline(options: Any) -> Iterator[Any]:
-    """onnxruntime's RunOptions, whose `terminate` becomes true if the block takes too long."""
+def deadline(end: Callable[[], None]) -> Iterator[Watched]:
+    """Call `end`, in another thread, if the block takes too long."""
     seconds = item_seconds()
+    watched = Watched(time.monotonic() + (seconds or 0), end)
     if seconds is None:
-        yield options
+        yield watched
         return
-    _running[id(options)] = time.monotonic() + seconds, options
+    _running[id(watched)] = watched
     _require_watch()
     try:
-        yield options
+        yield watched
     finally:
-        del _running[id(options)]
+        del _running[id(watched)]
 
 
 def _require_watch() -> None:
@@ -47,6 +60,7 @@ def _look() -> None:
     while True:
         time.sleep(_EVERY)
         now = time.monotonic()
-        for end, options in list(_running.values()):
-            if now > end:
-                options.terminate = True
+        for watched in list(_running.values()):
+            if now > watched.latest:
+                watched.is_late = True
+                watched.end()

@@ -1,4 +1,4 @@
-"""Checks of an ONNX program before onnxruntime reads it: every tensor must contain its data.
+"""Checks of an ONNX program before onnxruntime reads it: every tensor must contain its data, and its size is bounded.
 
 A tensor can name a file instead, from which onnxruntime would take its values: any file that this process can read
 would become features, and no fingerprint would cover it. Tensors are found wherever ONNX allows them: initialisers,
@@ -9,6 +9,7 @@ define are passed over, as onnxruntime does.
 from collections.abc import Mapping
 
 from faemb.errors import FormatError
+from faemb.features.cnn.functions import Bodies
 from faemb.features.cnn.protobuf import BYTES, VARINT, Field, fields
 
 MOST_FIELDS = 5_000_000
@@ -16,13 +17,13 @@ MOST_FIELDS = 5_000_000
 DEEPEST = 100
 """Largest number of messages inside each other, as in protobuf itself."""
 
-_TENSOR = "TensorProto"
+_TENSOR, _NODE, _FUNCTION = "TensorProto", "NodeProto", "FunctionProto"
 _PARTS: Mapping[str, Mapping[int, str]] = {
-    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: "FunctionProto"},
+    "ModelProto": {7: "GraphProto", 20: "TrainingInfoProto", 25: _FUNCTION},
     "TrainingInfoProto": {1: "GraphProto", 2: "GraphProto"},
-    "GraphProto": {1: "NodeProto", 5: _TENSOR, 15: "SparseTensorProto"},
-    "FunctionProto": {7: "NodeProto", 11: "AttributeProto"},
-    "NodeProto": {5: "AttributeProto"},
+    "GraphProto": {1: _NODE, 5: _TENSOR, 15: "SparseTensorProto"},
+    _FUNCTION: {7: _NODE, 11: "AttributeProto"},
+    _NODE: {5: "AttributeProto"},
     "AttributeProto": {
         **dict.fromkeys((5, 10), _TENSOR),
         **dict.fromkeys((6, 11), "GraphProto"),
@@ -34,16 +35,18 @@ _PARTS: Mapping[str, Mapping[int, str]] = {
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 
 
-def require_own_weights(program: bytes) -> None:
-    """Raise a FormatError unless this is a message whose tensors all contain their data; the bytes are not copied."""
+def check_program(program: bytes) -> None:
+    """Raise a FormatError unless this is a message whose tensors all contain their data, and whose functions (see
+    functions.py) do not expand to a huge program; the bytes are not copied."""
     try:
-        _walk(program)
+        _walk(program).require_few()
     except ValueError as error:
         raise FormatError(f"the network is not an ONNX program, or is damaged ({error}); export it again") from None
 
 
-def _walk(program: bytes) -> None:
-    """Depth first, with one iterator for each message that is open: memory does not grow with the number of fields."""
+def _walk(program: bytes) -> Bodies:
+    """Depth first, with one iterator for each message that is open: memory does not grow with the size of tensors."""
+    bodies = Bodies()
     opened = [("ModelProto", fields(memoryview(program)))]
     count = 0
     while opened:
@@ -51,6 +54,8 @@ def _walk(program: bytes) -> None:
         field = next(rest, None)
         if field is None:
             opened.pop()
+            if kind == _FUNCTION:
+                bodies.end_function()
             continue
         count += 1
         if count > MOST_FIELDS:
@@ -61,6 +66,11 @@ def _walk(program: bytes) -> None:
             if field.kind != BYTES or len(opened) == DEEPEST:
                 raise ValueError(f"a {part} that is no message, or inside more than {DEEPEST} others")
             opened.append((part, fields(field.content)))
+            if part == _NODE:
+                bodies.add(field.content)
+            elif part == _FUNCTION:
+                bodies.start_function(field.content)
+    return bodies
 
 
 def _require_data_inside(field: Field) -> None:

@@ -1,22 +1,25 @@
 """Running a network's program with onnxruntime: checks of its input and output, choice of the device, errors.
 
-A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. One run may
-take as long as one item may (FAEMB_ITEM_SECONDS), since a program can contain a loop without an end.
+A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. The start and
+each run may take as long as one item may (FAEMB_ITEM_SECONDS): onnxruntime needs hours to optimise some programs, and
+a program can contain a loop without an end.
 """
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from faemb.errors import FormatError, InputError, MissingExtraError, reason
-from faemb.features.cnn.deadline import deadline
+from faemb.errors import FormatError, InputError, LimitError, MissingExtraError, reason
+from faemb.features.cnn.deadline import Watched, deadline
 from faemb.features.cnn.preprocessing import Size
-from faemb.features.cnn.program import require_own_weights
-from faemb.runtime.limits import SECONDS, item_seconds
+from faemb.features.cnn.program import check_program
+from faemb.runtime.limits import MEMORY, SECONDS, in_words, is_lack_of_memory, item_memory, item_seconds, net_memory
 
 _CPU = "CPUExecutionProvider"
 # TensorRT (takes minutes to start for each input size) and CoreML (half precision) are used only if requested.
@@ -25,6 +28,7 @@ _PREFERRED = ("CUDAExecutionProvider", "DmlExecutionProvider", _CPU)
 _OPTIONS = {"CUDAExecutionProvider": {"cudnn_conv_algo_search": "HEURISTIC", "use_tf32": "0"}}
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _LEAST_FOLDED = 1 << 20
+_LARGEST_ARENA = 1 << 62
 
 
 class Session:
@@ -46,10 +50,11 @@ class Session:
     ) -> None:
         self.program = program
         code = program.tobytes()
-        require_own_weights(code)
+        check_program(code)
         self._runtime = _runtime()
         options = _options(self._runtime, threads, careful)
         _bound_folding(options, len(code))
+        _bound_memory(self._runtime, options)
         self._session = _start(self._runtime, code, options, _places(self._runtime, providers))
         self._input, self._outputs = _described(self._session)
 
@@ -64,8 +69,9 @@ class Session:
         names = [self._output(output)]
         # Networks are often exported for a batch size of one.
         parts = np.split(batch, len(batch)) if self._input.shape[0] == 1 else [batch]
-        with deadline(self._runtime.RunOptions()) as options:
-            values = np.concatenate([self._run(names, part, options) for part in parts])
+        options = self._runtime.RunOptions()
+        with deadline(partial(setattr, options, "terminate", True)) as watched:
+            values = np.concatenate([self._run(names, part, options, watched) for part in parts])
         if values.ndim not in (2, 3, 4) or len(values) != len(batch) or 0 in values.shape:
             raise FormatError(
                 f"the network's output {names[0]!r} has shape {values.shape} for a batch of {len(batch)}; "
@@ -75,16 +81,22 @@ class Session:
             raise FormatError(f"the network's output {names[0]!r} holds NaN or infinite values; check mean and std")
         return values
 
-    def _run(self, names: list[str], batch: np.ndarray, options: Any) -> np.ndarray:
+    def _run(self, names: list[str], batch: np.ndarray, options: Any, watched: Watched) -> np.ndarray:
         feed = {self._input.name: batch.astype(_TYPES[self._input.type], copy=False)}
         try:
             return np.atleast_1d(self._session.run(names, feed, options)[0]).astype(np.float32, copy=False)
         except Exception as error:  # onnxruntime's errors have no common base class
             height, width = batch.shape[2:]
-            if options.terminate:
+            if watched.is_late:
                 raise FormatError(
                     f"the network did not end within {item_seconds():g} seconds on {width} x {height} pixels; "
                     f"use smaller images or another network, or allow more with the environment variable {SECONDS}"
+                ) from None
+            if is_lack_of_memory(error):
+                raise LimitError(
+                    f"the network needs more than {in_words(net_memory())} of memory on {width} x {height} pixels, or "
+                    "more than there is; use smaller images or another network, or allow more with the environment "
+                    f"variable {MEMORY}={math.ceil(2 * item_memory() / 10**9)}GB"
                 ) from None
             raise FormatError(
                 f"the network fails on an input of {width} x {height} pixels ({reason(error)}); "
@@ -125,6 +137,15 @@ def _bound_folding(options: Any, size: int) -> None:
     options.add_session_config_entry("optimization.constant_folding_max_output_size_in_bytes", str(most))
 
 
+def _bound_memory(runtime: Any, options: Any) -> None:
+    """Bound the values that are in memory during a run, with an arena for each session: worker processes have a limit
+    of their own, a process that searches has none."""
+    place = runtime.OrtMemoryInfo("Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
+    arena = runtime.OrtArenaCfg({"max_mem": min(net_memory(), _LARGEST_ARENA)})
+    runtime.create_and_register_allocator(place, arena)  # in place of the last session's, which keeps it
+    options.add_session_config_entry("session.use_env_allocators", "1")
+
+
 def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
     available = runtime.get_available_providers()
     if wanted is None:
@@ -138,14 +159,20 @@ def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
 def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
     """A session on the first of these providers; on the CPU, with a warning, if that cannot be started."""
     providers = [(name, _OPTIONS.get(name, {})) for name in places]
-    try:
-        session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # its fallback prints
-    except Exception as error:
-        if places == [_CPU]:
-            raise FormatError(
-                f"the network is not an ONNX program that onnxruntime can run ({reason(error)})"
-            ) from error
-        session = _start(runtime, code, options, [_CPU])
+    with deadline(partial(options.set_load_cancellation_flag, True)) as watched:
+        try:
+            session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # that prints
+        except Exception as error:
+            if watched.is_late:
+                raise FormatError(
+                    f"the network cannot be started within {item_seconds():g} seconds; use another network, or allow "
+                    f"more with the environment variable {SECONDS}"
+                ) from None
+            if places == [_CPU]:
+                raise FormatError(
+                    f"the network is not an ONNX program that onnxruntime can run ({reason(error)})"
+                ) from error
+            session = _start(runtime, code, options, [_CPU])
     if session.get_providers()[0] != places[0]:
         warnings.warn(f"{places[0]} cannot be started; the network runs on the CPU", RuntimeWarning, stacklevel=2)
     return session
