@@ -73,3 +73,14 @@ def test_a_lack_of_memory_is_one_sentence(photos, monkeypatch, capfd):
     monkeypatch.setattr(Model, "load", exhausted)
     ended = commands(monkeypatch, capfd)("encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz")
     assert_mistake(ended, re.escape("there is not enough memory; close other programs"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sets a limit of POSIX systems")
+@pytest.mark.parametrize("most", [12, 16, 18])
+def test_too_few_open_files_for_worker_processes_are_one_sentence(photos, most):
+    line = f'ulimit -n {most}; exec "$0" features photos --out features --jobs 2'
+    run = subprocess.run(["/bin/sh", "-c", line, COMMAND], capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603
+    assert run.returncode == 1
+    assert run.stderr.splitlines() == [
+        "faemb: this process may open too few files at a time; allow more with: ulimit -n 1024, and run it again"
+    ]

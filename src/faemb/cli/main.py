@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from faemb.errors import FaembError
+    from faemb.errors import TOO_FEW_FILES, FaembError, is_lack_of_open_files
 
     print_what_python_reports()
     try:
@@ -145,9 +145,17 @@ def _run() -> None:
     except BrokenPipeError:  # the output was closed, as in `faemb ... | head`
         sys.stderr.close()
         sys.exit(0)
-    except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
+    except FaembError as error:
         warning(_in_options(str(error)))
         sys.exit(FAILED)
     except MemoryError:
         warning("there is not enough memory; close other programs, use fewer jobs, or give fewer or smaller inputs")
+        sys.exit(FAILED)
+    except Exception as error:
+        if is_lack_of_open_files(error):  # wherever it is: libraries have errors of their own for it
+            warning(TOO_FEW_FILES)
+        elif isinstance(error, OSError):  # for example a full disk behind standard output
+            warning(_in_options(str(error)))
+        else:
+            raise
         sys.exit(FAILED)
