@@ -1,5 +1,7 @@
 """Errors that a caller can correct. Messages are one sentence: what was given, what was expected, the cure."""
 
+import errno
+
 
 class FaembError(Exception):
     """Base of the package's own errors."""
@@ -38,6 +40,18 @@ def reason(error: BaseException) -> str:
     text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
     line = text.splitlines()[0].rstrip(" .")
     return line if len(line) <= 200 else line[:197] + "..."
+
+
+TOO_FEW_FILES = "this process may open too few files at a time; allow more with: ulimit -n 1024, and run it again"
+
+
+def is_lack_of_open_files(error: BaseException | None) -> bool:
+    """Whether an error, or one during whose handling it was raised, is the system's refusal to open one more file."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class Fault(str):

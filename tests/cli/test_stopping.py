@@ -86,3 +86,14 @@ def test_an_output_that_nobody_reads_any_more_is_no_error(arguments, unbuffered)
     with os.fdopen(writing, "wb") as closed:
         run = subprocess.run([COMMAND, *arguments], stdout=closed, stderr=subprocess.PIPE, env=environment, check=False)  # noqa: S603
     assert (run.returncode, run.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sets a limit of POSIX systems")
+@pytest.mark.parametrize("most", [12, 16, 18])
+def test_too_few_open_files_for_worker_processes_are_one_sentence(photos, most):
+    line = f'ulimit -n {most}; exec "$0" features photos --out features --jobs 2'
+    run = subprocess.run(["/bin/sh", "-c", line, COMMAND], capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603
+    assert run.returncode == 1
+    assert run.stderr.splitlines() == [
+        "faemb: this process may open too few files at a time; allow more with: ulimit -n 1024, and run it again"
+    ]

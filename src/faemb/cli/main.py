@@ -140,7 +140,7 @@ def _leave_closed_output() -> NoReturn:
 
 
 def _run() -> None:
-    from faemb.errors import FaembError
+    from faemb.errors import TOO_FEW_FILES, FaembError, is_lack_of_open_files
 
     print_what_python_reports()
     try:
@@ -158,9 +158,17 @@ def _run() -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         _leave_closed_output()
-    except (FaembError, OSError) as error:  # an OSError is, for example, a full disk behind standard output
+    except FaembError as error:
         warning(_in_options(str(error)))
         sys.exit(FAILED)
     except MemoryError:
         warning("there is not enough memory; close other programs, use fewer jobs, or give fewer or smaller inputs")
+        sys.exit(FAILED)
+    except Exception as error:
+        if is_lack_of_open_files(error):  # wherever it is: libraries have errors of their own for it
+            warning(TOO_FEW_FILES)
+        elif isinstance(error, OSError):  # for example a full disk behind standard output
+            warning(_in_options(str(error)))
+        else:
+            raise
         sys.exit(FAILED)

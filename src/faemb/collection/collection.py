@@ -5,7 +5,6 @@ with Collection.create("photos.faemb", new_model()) as photos:
     photos.search("query.jpg", top=5)
 """
 
-import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +37,7 @@ from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer
-from faemb.errors import FaembError, Fault, FormatError, InputError
+from faemb.errors import TOO_FEW_FILES, FaembError, Fault, FormatError, InputError, is_lack_of_open_files
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
 from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
@@ -286,13 +285,12 @@ class Collection:
                 writer = Writer(self.layout, self._catalogue, progress)
                 writer.make_thumbnails = self.make_thumbnails
                 yield writer
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
+        except FaembError:
+            raise
+        except Exception as error:  # libraries have errors of their own for it
+            if not is_lack_of_open_files(error):
                 raise
-            raise FaembError(
-                f"{self.layout.folder} cannot be changed: this process may open too few files at a time; allow more "
-                "with: ulimit -n 1024, and run the same command again"
-            ) from error
+            raise FaembError(f"{self.layout.folder} cannot be changed: {TOO_FEW_FILES}") from error
 
     # Searching.
 

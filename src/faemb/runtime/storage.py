@@ -54,9 +54,8 @@ IsOurs = Callable[[Path], bool] | None
 
 def require_output(path: AnyPath, is_ours: IsOurs, *, overwrite: bool) -> Path:
     """As `require_replaceable`, for a file that no collection may contain: all outputs but those of a collection."""
-    target = require_replaceable(path, is_ours, overwrite=overwrite)
-    require_outside_collections(target)
-    return target
+    require_outside_collections(Path(path))
+    return require_replaceable(path, is_ours, overwrite=overwrite)
 
 
 def require_replaceable(path: AnyPath, is_ours: IsOurs, *, overwrite: bool) -> Path:
