@@ -160,7 +160,7 @@ def test_a_file_in_the_place_of_the_names_is_kept(collection, tmp_path, form):
 
 def test_nothing_is_exported_into_a_collection(collection, tmp_path):
     for place in (collection.layout.folder / "out.npz", collection.layout.folder / "catalogue.sqlite"):
-        with pytest.raises(InputError, match=r"is a collection; give a name outside of it|was not written by faemb"):
+        with pytest.raises(InputError, match="is a collection; give a name outside of it"):
             collection.export(place, "npz")
     with pytest.raises(InputError, match="is a collection; give a name outside of it"):
         collection.export(collection.layout.catalogue, "npz", overwrite=True)
