@@ -360,3 +360,13 @@ def test_a_refusal_is_told_as_such_although_a_decoder_calls_it_a_fault_of_its_ow
     path = written(tmp_path, encoded("RGB", "JPEG"))
     with pytest.raises(InputError, match=re.escape(f"{path} has more than 20,000 pieces of data")):
         read_image(path)
+
+
+def test_no_memory_is_taken_for_bytes_that_a_file_does_not_have(tmp_path):
+    """A damaged length asks for up to 4 GB; Python takes the memory of all that is asked for."""
+    file = tmp_path / "short"
+    file.write_bytes(b"content")
+    with stream.BoundedStream(file) as opened:
+        assert opened.read(1 << 62) == b"content"
+        opened.seek(3)
+        assert opened.read() == b"tent"

@@ -46,12 +46,13 @@ class BoundedStream(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         rest = max(0, self.length - self.tell())
-        self._left -= rest if size is None or size < 0 else min(size, rest)
+        wanted = rest if size is None or size < 0 else min(size, rest)  # memory is taken for all that is asked for
+        self._left -= wanted
         self._reads -= 1
         self.refusal = self.refusal or self._beyond_a_limit()
         if self.refusal is not None:
             raise self.refusal
-        return super().read(size)
+        return super().read(wanted)
 
     def _beyond_a_limit(self) -> FaembError | None:
         if self._left < 0:
