@@ -319,7 +319,7 @@ def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
     """Its orphaned workers, which end a little later, do not hold the lock."""
     run = subprocess.Popen([COMMAND, *arguments, "--quiet"], start_new_session=True)  # noqa: S603
     try:
-        assert wait_until(lambda: len(living(run.pid)) >= 4)  # itself, a tracker of resources, two workers
+        assert wait_until(lambda: len(programs(run.pid)) >= 4)  # itself, a tracker of resources, two workers
         run.kill()
         run.wait(PATIENCE)
         with Collection.open(folder) as collection, only_writer(collection.layout):
@@ -329,6 +329,18 @@ def kill_the_command_alone(arguments: list[Any], folder: Path) -> None:
         run.kill()
         for orphan in living(run.pid):
             os.kill(orphan, signal.SIGKILL)
+
+
+def programs(session: int) -> set[bytes]:
+    """Numbers and command lines of processes; not of a child that is still a copy of its parent, with all its files."""
+    lines = {number: command_line(number) for number in {session, *living(session)}}
+    return {b"%d %b" % (number, line) for number, line in lines.items() if number == session or line != lines[session]}
+
+
+def command_line(number: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{number}/cmdline").read_bytes()
+    return b""
 
 
 def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:

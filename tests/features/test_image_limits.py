@@ -153,14 +153,16 @@ def samples(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-MEASURE = """
+MEASURE = '''
 import io, os, sys
 import PIL.features, PIL.Image
 from faemb.features.image import decoding, read_image
 
 def most():
+    """Without the code of libraries, which the system maps again after a fork, in pieces of any size."""
     with open("/proc/self/status") as lines:
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        held = dict(line.split(":") for line in lines)
+    return 1024 * (int(held["VmHWM"].split()[0]) - int(held["RssFile"].split()[0]))
 
 for name in ("JPEG", "PNG", "WEBP", "TIFF", "GIF", "BMP", "AVIF"):  # what each decoder loads once
     if name != "AVIF" or "avif" in PIL.features.get_supported():
@@ -178,7 +180,7 @@ for path in sys.argv[1:]:
             print(most() - before, counted[-1], max_side, path, flush=True)
             os._exit(0)
         os.wait()
-"""
+'''
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux measures memory in this way")
@@ -189,7 +191,7 @@ def test_the_counted_memory_is_that_which_is_taken(tmp_path):
     assert len(lines) >= 2 * 24
     for line in lines:
         taken, counted, *_ = line.split()
-        assert int(taken) <= int(counted) <= 2 * int(taken) + 10_000_000, line
+        assert int(taken) <= int(counted) <= 2 * int(taken) + 16_000_000, line
 
 
 # Bytes
