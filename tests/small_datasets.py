@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from faemb.benchmark.datasets import STANDARD, Dataset
 
 OXFORD = {
@@ -11,6 +13,16 @@ OXFORD = {
     "bodleian_3": ("oxc1_bodleian_000108 55.2 0.2 734.6 1024.0", ["bodleian_000108", "x"], [], []),
 }
 OXFORD_IMAGES = ["all_souls_000013", "all_souls_000026", "bodleian_000108", "radcliffe_camera_000523", "x"]
+
+REVISITED_IMAGES = ["c", "a", "b", "d", "e"]
+REVISITED_LABELS: dict[str, Any] = {
+    "imlist": REVISITED_IMAGES,
+    "qimlist": ["q1", "q2"],
+    "gnd": [
+        {"bbx": [1.5, 2, 30, 40], "easy": np.array([0]), "hard": np.array([1, 2]), "junk": np.array([3])},
+        {"bbx": np.array([0.0, 0, 9, 9]), "easy": np.array([4]), "hard": np.array([], dtype=int), "junk": [0, 1]},
+    ],
+}
 
 
 def write_images(folder: Path, *names: str) -> Path:

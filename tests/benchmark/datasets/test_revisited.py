@@ -11,17 +11,9 @@ from faemb.benchmark.datasets import Dataset, open_dataset
 from faemb.errors import InputError
 from faemb.evaluation import mean_average_precision
 from faemb.features.region import Box
+from small_datasets import REVISITED_IMAGES as IMAGES
+from small_datasets import REVISITED_LABELS as LABELS
 from small_datasets import asked, write_images
-
-IMAGES = ["c", "a", "b", "d", "e"]
-LABELS: dict[str, Any] = {
-    "imlist": IMAGES,
-    "qimlist": ["q1", "q2"],
-    "gnd": [
-        {"bbx": [1.5, 2, 30, 40], "easy": np.array([0]), "hard": np.array([1, 2]), "junk": np.array([3])},
-        {"bbx": np.array([0.0, 0, 9, 9]), "easy": np.array([4]), "hard": np.array([], dtype=int), "junk": [0, 1]},
-    ],
-}
 
 
 def write_revisited(folder: Path, labels: Any, name: str = "gnd_roxford5k.pkl") -> Path:

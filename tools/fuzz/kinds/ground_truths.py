@@ -5,24 +5,16 @@ import pickle
 import pickletools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tools.fuzz.kind import Kind, Way
 
 from faemb.benchmark.datasets import checked, open_dataset
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
+from small_datasets import REVISITED_IMAGES as IMAGES
+from small_datasets import REVISITED_LABELS as LABELS
 
 Rng = np.random.Generator
-IMAGES = ["c", "a", "b", "d", "e"]
-LABELS: dict[str, Any] = {
-    "imlist": IMAGES,
-    "qimlist": ["q1", "q2"],
-    "gnd": [
-        {"bbx": [1.5, 2, 30, 40], "easy": np.array([0]), "hard": np.array([1, 2]), "junk": np.array([3])},
-        {"bbx": np.array([0.0, 0, 9, 9]), "easy": np.array([4]), "hard": np.array([], dtype=int), "junk": [0, 1]},
-    ],
-}
 ODD_OPERATIONS = (
     *(b"\x80\x02", b"\x95" + b"\xff" * 8, b"cos\nsystem\n", b"cbuiltins\neval\n", b"\x8c\x02os\x8c\x06system\x93"),
     *(b"R", b"b", b"\x81", b"\x92", b"o", b"i", b"2", b"0", b"1", b"(", b".", b"t", b"l", b"d", b"s", b"u", b"a", b"e"),
