@@ -1,0 +1,74 @@
+"""Plane transforms as 3 x 3 matrices on homogeneous coordinates, many at a time."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+Transforms = Float[np.ndarray, "H 3 3"]
+
+_HORIZON = 0.1
+"""Points whose third coordinate is smaller lie near or behind the horizon of a perspective transform."""
+_FLAT = 1e-12
+"""Smallest enlargement of areas: what maps everything to a line must not divide by zero."""
+_RIDGE = 1e-9
+"""Keeps the least squares of too few or collinear points solvable; such transforms explain nothing else."""
+
+
+def homogeneous(points: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "M 3"]:
+    return np.concatenate([points, np.ones((len(points), 1))], axis=1)
+
+
+def local_affine(
+    x: Float[np.ndarray, "M 2"],
+    y: Float[np.ndarray, "M 2"],
+    shape_x: Float[np.ndarray, "M 2 2"],
+    shape_y: Float[np.ndarray, "M 2 2"],
+) -> Transforms:
+    """Per match, the affine map that takes the first region to the second, centre to centre."""
+    linear = shape_y @ np.linalg.inv(shape_x)
+    maps = np.zeros((len(x), 3, 3))
+    maps[:, :2, :2] = linear
+    maps[:, :2, 2] = y - np.einsum("mij,mj->mi", linear, x)
+    maps[:, 2, 2] = 1
+    return maps
+
+
+def apply(
+    transforms: Transforms, x: Float[np.ndarray, "M 2"]
+) -> tuple[Float[np.ndarray, "H M 2"], Float[np.ndarray, "H M"]]:
+    """The images of the points under each transform, and how much each enlarges there; NaN beyond the horizon."""
+    mapped = homogeneous(x) @ transforms.transpose(0, 2, 1)
+    depth = np.where(mapped[..., 2] > _HORIZON, mapped[..., 2], np.nan)
+    area = np.abs(np.linalg.det(transforms))[:, None] / depth**3  # determinant of the Jacobian
+    return mapped[..., :2] / depth[..., None], np.sqrt(np.maximum(area, _FLAT))
+
+
+def affine_fits(
+    x: Float[np.ndarray, "M 2"], y: Float[np.ndarray, "M 2"], chosen: Bool[np.ndarray, "H M"]
+) -> Transforms:
+    """The affine transform of least squares of each set of chosen matches."""
+    points, weights = homogeneous(x), chosen.astype(np.float64)
+    squares = (weights @ (points[:, :, None] * points[:, None]).reshape(len(x), 9)).reshape(-1, 3, 3)
+    products = (weights @ (points[:, :, None] * y[:, None]).reshape(len(x), 6)).reshape(-1, 3, 2)
+    fits = np.zeros((len(chosen), 3, 3))
+    fits[:, :2] = np.linalg.solve(squares + _RIDGE * np.eye(3), products).transpose(0, 2, 1)
+    fits[:, 2, 2] = 1
+    return fits
+
+
+def homography_fit(x: Float[np.ndarray, "M 2"], y: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "3 3"] | None:
+    """The perspective transform with the least algebraic error; None if there is none near the identity's side.
+
+    Coordinates must be centred and of the order of one, as they are in verification.
+    """
+    points, zeros = homogeneous(x), np.zeros((len(x), 3))
+    rows = np.concatenate([
+        np.concatenate([points, zeros, -y[:, :1] * points], axis=1),
+        np.concatenate([zeros, points, -y[:, 1:] * points], axis=1),
+    ])  # fmt: skip
+    fit = np.linalg.eigh(rows.T @ rows)[1][:, 0].reshape(3, 3)
+    return fit / fit[2, 2] if abs(fit[2, 2]) > _HORIZON * np.abs(fit).max() else None
+
+
+def turn_of(transforms: Transforms) -> Float[np.ndarray, " H"]:
+    """The angle by which each affine transform turns, in radians."""
+    return np.arctan2(transforms[:, 1, 0] - transforms[:, 0, 1], transforms[:, 0, 0] + transforms[:, 1, 1])
