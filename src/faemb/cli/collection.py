@@ -28,7 +28,7 @@ from faemb.cli.options import (
     report_failed,
     value,
 )
-from faemb.pages import counted, file_facts
+from faemb.pages import counted, file_facts, percent
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Collection, Group, Hit, Info
@@ -42,13 +42,22 @@ def search(
     box: Box = None,
     top: Annotated[int, value("K", "Number of results per query, besides the query itself.")] = 10,
     threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
+    verify: Annotated[
+        int, value("N", "Compare the local features of this number of the most similar images; 0 for none.")
+    ] = 100,
+    least_confidence: Annotated[
+        float | None, value("P", "Omit results of lower confidence, such as 0.9; from 0 to 1.")
+    ] = None,
     index: Index = None,
     page: PageOptions,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
 ) -> None:
-    """Rank the images of COLLECTION by similarity to each QUERY.
+    """Find the images of COLLECTION that show the same thing as each QUERY.
+
+    The most similar images are compared with the query feature by feature. Each result has a confidence, the
+    probability that it shows the same thing: "same" from 0.9, "maybe" from 0.5.
 
     Example: faemb search photos.faemb query.jpg --top 5 --html results.html
     """
@@ -56,9 +65,18 @@ def search(
 
     page.check()
     region = parse_box(box) if box is not None else None
-    with opened(collection, device=device) as photos:
+    with opened(collection, device=device) as photos, Live(output.quiet) as progress:
         answers, faults = photos.search_many(
-            queries, top=top, threshold=threshold, box=region, index=index, jobs=jobs, count_itself=False
+            queries,
+            top=top,
+            threshold=threshold,
+            verify=verify,
+            least_confidence=least_confidence,
+            box=region,
+            index=index,
+            jobs=jobs,
+            count_itself=False,
+            progress=progress,
         )
         report_failed(faults)
         page.save(lambda: _answers_page(answers, photos, region))
@@ -203,14 +221,39 @@ def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | Non
             yield f"{answer.query}: {answer.features} local features"
         else:
             yield f"{answer.query} has no local features{region}, so nothing is similar to it"
-        rank = 0
-        for hit in answer.hits:
-            rank += not hit.itself
-            place = "     " if hit.itself else f"{rank:4d}."
-            score = "  none" if hit.score is None else f"{hit.score:6.3f}"
-            yield f"{place} {score}  {hit.path}{_relation(hit)}"
+        yield from _hit_lines(answer.hits)
+        if answer.note:
+            yield f"  ({answer.note})"
     if html is not None:
         yield f"written to {html}"
+
+
+def _hit_lines(hits: Sequence["Hit"]) -> Iterator[str]:
+    """With a line before the first hit of which nothing is claimed."""
+    rank, claimed = 0, True
+    others = [hit for hit in hits if not hit.itself]
+    if others and others[0].verdict == "unsure":
+        yield "  no image shows the same thing, as far as can be told; the most similar ones:"
+        claimed = False
+    for hit in hits:
+        rank += not hit.itself
+        if claimed and not hit.itself and hit.verdict == "unsure":
+            claimed = False
+            yield "  nothing is claimed of the following"
+        place = "     " if hit.itself else f"{rank:4d}."
+        yield f"{place} {_judged(hit)}{_similarity(hit)}  {hit.path}{_relation(hit)}"
+
+
+def _similarity(hit: "Hit") -> str:
+    return "  none" if hit.score is None else f"{hit.score:6.3f}"
+
+
+def _judged(hit: "Hit") -> str:
+    """Confidence as text, in a column."""
+    if hit.confidence is None:
+        return ""
+    word = "" if hit.verdict == "unsure" else hit.verdict
+    return f"{word:5} {percent(hit.confidence):>4} "
 
 
 def _relation(hit: "Hit") -> str:
@@ -220,8 +263,28 @@ def _relation(hit: "Hit") -> str:
 
 
 def _answer_as_json(answer: "Answer") -> dict[str, object]:
-    hits = [{**asdict(hit), "path": str(hit.path)} for hit in answer.hits]
-    return {"query": answer.query, "features": answer.features, "hits": hits}
+    return {
+        "query": answer.query,
+        "features": answer.features,
+        "hits": [_hit_as_json(hit) for hit in answer.hits],
+        "note": answer.note,
+    }
+
+
+def _hit_as_json(hit: "Hit") -> dict[str, object]:
+    found = hit.verification
+    return {
+        "path": str(hit.path),
+        "score": hit.score,
+        "itself": hit.itself,
+        "copy": hit.copy,
+        "confidence": hit.confidence,
+        "verdict": hit.verdict or None,
+        "verified": found is not None,
+        "matches": None if found is None else len(found.matches),
+        "agreeing": None if found is None else int(found.agreeing.sum()),
+        "transform": None if found is None or found.transform is None else found.transform.tolist(),
+    }
 
 
 def _group_as_json(group: "Group") -> dict[str, object]:

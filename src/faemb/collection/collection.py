@@ -42,6 +42,7 @@ from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
 from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
+from faemb.rerank import VERIFIED
 from faemb.runtime import Progress
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
@@ -303,16 +304,27 @@ class Collection:
         box: Sequence[float] | None = None,
         index: str | None = None,
         count_itself: bool = True,
+        verify: int = VERIFIED,
+        least_confidence: float | None = None,
     ) -> list[Answer]:
-        """The most similar images to each query: a path, a Pillow image, an array, or a list of them.
+        """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
-        With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold`, only hits of at least
-        this similarity are returned. A query that is in the collection is a hit like any other, marked `itself`;
-        without `count_itself`, it is not counted: there may be `top` hits and itself.
+        The `verify` most similar images are compared with the query feature by feature, and ranked by the confidence
+        that they show the same thing; 0 ranks by similarity alone.
+        With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
+        only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
+        like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(
-            several, top=top, threshold=threshold, box=box, index=index, count_itself=count_itself
+            several,
+            top=top,
+            threshold=threshold,
+            box=box,
+            index=index,
+            count_itself=count_itself,
+            verify=verify,
+            least_confidence=least_confidence,
         )
         if faults:
             raise InputError(faults[0])
@@ -328,10 +340,13 @@ class Collection:
         index: str | None = None,
         jobs: int | None = None,
         count_itself: bool = True,
+        verify: int = VERIFIED,
+        least_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(top, threshold, index, count_itself)
-        return self._searcher.images(queries, wanted, box=box, jobs=jobs)
+        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence)
+        return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
 
     def search_features(
         self,
@@ -341,10 +356,13 @@ class Collection:
         top: int = DEFAULT_TOP,
         threshold: float | None = None,
         index: str | None = None,
+        verify: int = VERIFIED,
+        least_confidence: float | None = None,
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor."""
+        wanted = Wanted(top, threshold, index, verify=verify, least_confidence=least_confidence)
         stored = [rounded(query) for query in queries]
-        return self._searcher.features(stored, names or [""] * len(stored), Wanted(top, threshold, index))
+        return self._searcher.features(stored, names or [""] * len(stored), wanted)
 
     def duplicates(
         self, threshold: float | None = None, *, index: str | None = None, progress: Progress | None = None

@@ -1,9 +1,11 @@
 """A collection in one state: which slots are in use, and their vectors, memory mapped."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,6 +20,9 @@ from faemb.collection.nearest import Neighbours, nearest
 from faemb.collection.stored import stored_features, vector_file
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
+from faemb.rerank import Unrelated, sample_of
+
+Result = TypeVar("Result")
 
 _MORE = 4
 _AT_LEAST = 64
@@ -60,6 +65,11 @@ class View:
         table = np.full(len(self.vectors), -1, np.int64)
         table[self.slots] = np.arange(len(self.slots))
         return table
+
+    @cached_property
+    def unrelated(self) -> Unrelated:
+        """The similarity of images that show different things."""
+        return Unrelated.of(np.asarray(self.vectors)[self.slots[sample_of(len(self.slots))]])
 
     def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Neighbours:
         """The best slots for each query by full vectors, as positions in `slots`."""
@@ -145,6 +155,11 @@ class Reader:
     def view(self) -> AbstractContextManager[View]:
         """The current state, which stays the same until the end of the block; the last view if nothing has changed."""
         return self.catalogue.consistent(self._current)
+
+    def read(self, task: Callable[[View], Result]) -> Result:
+        """What `task` gives in one state; again in a newer one if it meets files that another process has replaced."""
+        with self.catalogue.consistent(lambda: task(self._current())) as result:
+            return result
 
     def features(self, image: Path) -> LocalFeatures:
         """The stored local features of an image."""

@@ -1,8 +1,10 @@
 """Results: hits of a query, groups of duplicates, a summary of a collection."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+from faemb.rerank import POSSIBLE, SURE, Verification
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,17 @@ class Hit:
     """The query was given as a path, and this is the same file."""
     copy: bool = False
     """Another file than the query, with the same bytes."""
+    confidence: float | None = None
+    """Probability that it shows the same thing as the query; None if it was not judged."""
+    verification: Verification | None = field(default=None, compare=False, repr=False)
+    """How the local features agree; None if they were not compared: `confidence` is that of the vectors alone."""
+
+    @property
+    def verdict(self) -> str:
+        """same: it shows the same thing as the query; maybe; unsure: nothing is claimed; empty if it was not judged."""
+        if self.confidence is None:
+            return ""
+        return "same" if self.confidence >= SURE else "maybe" if self.confidence >= POSSIBLE else "unsure"
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,9 @@ class Answer:
     features: int
     """Local features of the query; with none there are no hits."""
     hits: list[Hit]
+    """The surest first; those that were not judged last, by similarity."""
+    note: str = ""
+    """A sentence on what could not be verified, and its cure."""
 
 
 @dataclass(frozen=True)

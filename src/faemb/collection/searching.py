@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,18 @@ from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Hit
-from faemb.errors import Fault, InputError, about
+from faemb.collection.verifying import Verifier
+from faemb.errors import Fault, FormatError, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
+from faemb.rerank import VERIFIED
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_number, require_whole
+
+_VERIFIED_AT_ONCE = 8
+"""Queries between two reports of progress: verifying the candidates of one takes up to a second."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +40,16 @@ class Wanted:
     """Kind of index; the collection's own if None."""
     count_itself: bool = True
     """Whether the query's own file counts among `top`."""
+    verify: int = VERIFIED
+    """Number of the most similar images whose local features are compared with the query's; 0 for none."""
+    least_confidence: float | None = None
+    """Smallest confidence of a hit."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
+        require_whole("verify", self.verify, 0)
+        if self.least_confidence is not None:
+            require_number("least_confidence", self.least_confidence, least=0, most=1)
         if self.threshold is not None:
             require_number("threshold", self.threshold, least=-1, most=1)
 
@@ -56,7 +69,13 @@ class Searcher:
         self._reader, self._index = reader, index
 
     def images(
-        self, images: Sequence[ImageLike], wanted: Wanted, *, box: Sequence[float] | None, jobs: int | None
+        self,
+        images: Sequence[ImageLike],
+        wanted: Wanted,
+        *,
+        box: Sequence[float] | None,
+        jobs: int | None,
+        progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """An answer for each query that can be read, and a sentence for each that cannot."""
         found: dict[int, _Query] = {}
@@ -68,39 +87,57 @@ class Searcher:
                 found[number] = _Query(name_of(image), outcome, file)
             else:
                 faults.append(about(name_of(image), outcome))
-        return self._answers([found[number] for number in sorted(found)], wanted), faults
+        return self._answers([found[number] for number in sorted(found)], wanted, progress or silent), faults
 
     def features(self, queries: Sequence[LocalFeatures], names: Sequence[str], wanted: Wanted) -> list[Answer]:
         """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
         return self._answers([_Query(name, query) for name, query in zip(names, queries, strict=True)], wanted)
 
-    def _answers(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
+    def _answers(self, queries: Sequence[_Query], wanted: Wanted, progress: Progress = silent) -> list[Answer]:
         self._reader.require_fitted()
         answers: list[Answer] = []
-        with self._reader.view() as view:
-            for start in range(0, len(queries), PORTION):
-                part = queries[start : start + PORTION]
-                hits = self._hits(view, part, wanted)
-                answers += [Answer(query.name, len(query.features), own) for query, own in zip(part, hits, strict=True)]
+        size = _VERIFIED_AT_ONCE if wanted.verify else PORTION
+        for start in range(0, len(queries), size):
+            progress("search", start, len(queries))
+            answers += self._answered(queries[start : start + size], wanted)
+        progress("search", len(queries), len(queries))
         return answers
 
-    def _hits(self, view: View, queries: Sequence[_Query], wanted: Wanted) -> list[list[Hit]]:
-        """Per query, best first; none for a query without local features."""
+    def _answered(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
+        """Damaged features are passed over only if no other process has replaced their file meanwhile."""
+        try:
+            return self._reader.read(partial(self._in_view, queries=queries, wanted=wanted, tolerant=False))
+        except FormatError:
+            return self._reader.read(partial(self._in_view, queries=queries, wanted=wanted, tolerant=True))
+
+    def _in_view(self, view: View, queries: Sequence[_Query], wanted: Wanted, tolerant: bool) -> list[Answer]:
+        """Per query the hits, best first; none for a query without local features."""
         vectors = view.model.encode([query.features.descriptors for query in queries])
         # One more, since the query itself may be among them and not count.
-        found = view.search(vectors, wanted.top + 1, self._kind(view, wanted.index))
+        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
-        hits = []
+        verifier = Verifier(view, tolerant=tolerant) if wanted.verify else None
+        answers = []
         for number, query in enumerate(queries):
-            ids = view.ids[found.rows[number, kept[number]]].tolist()
-            scores = found.scores[number, kept[number]].tolist()
-            own = self._marked(query, [entries[image] for image in ids], scores)
-            most = wanted.top + (not wanted.count_itself and any(hit.itself for hit in own))
-            room = most - len(own) if len(query.features) and wanted.threshold is None else 0
-            hits.append(own[:most] + self._without_features(room))
-        return hits
+            own = [entries[image] for image in view.ids[found.rows[number, kept[number]]].tolist()]
+            hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
+            note = ""
+            if verifier is not None and hits:
+                hits = _by_confidence(verifier, query.features, own, hits, wanted.verify)
+                note = verifier.note
+            answers.append(Answer(query.name, len(query.features), self._chosen(query, hits, wanted), note))
+        return answers
+
+    def _chosen(self, query: _Query, hits: list[Hit], wanted: Wanted) -> list[Hit]:
+        """As many of the ranked hits as are wanted."""
+        if wanted.least_confidence is not None:
+            hits = [hit for hit in hits if (hit.confidence or 0) >= wanted.least_confidence]
+        most = wanted.top + (not wanted.count_itself and any(hit.itself for hit in hits))
+        limited = wanted.threshold is not None or wanted.least_confidence is not None
+        room = most - len(hits) if len(query.features) and not limited else 0
+        return hits[:most] + self._without_features(room)
 
     def _marked(self, query: _Query, entries: Sequence[Entry], scores: Sequence[float]) -> list[Hit]:
         """Hits, of which the query's own file and its copies are marked."""
@@ -146,6 +183,19 @@ class Searcher:
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))
+
+
+def _by_confidence(
+    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], most: int
+) -> list[Hit]:
+    """The first `most` hits with their confidence, the surest first, and then the others as they are."""
+    judged = verifier.judge(query, entries[:most], [hit.score or 0.0 for hit in hits[:most]])
+    order = sorted(range(len(judged)), key=lambda number: -judged[number].score)  # equal ones stay in order
+    sure = [
+        replace(hits[number], confidence=judged[number].confidence, verification=judged[number].verification)
+        for number in order
+    ]
+    return [*sure, *hits[most:]]
 
 
 def _content(file: Path) -> str | None:

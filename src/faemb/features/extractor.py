@@ -19,6 +19,15 @@ class Extractor(Component, ABC):
     max_side: int | None
     """A setting of every extractor: images with a longer side are reduced to it first; None: no limit."""
 
+    @property
+    def largest_turn(self) -> float | None:
+        """Largest turn, in radians, between two images whose features can still match.
+
+        None if regions lie where the extractor puts them and not where the image has them: the geometry of matches
+        says nothing then.
+        """
+        return np.pi
+
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:
         """The features of an image, with frames in pixels of `image.pixels`."""

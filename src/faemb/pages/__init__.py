@@ -11,6 +11,11 @@ def counted(count: int, one: str = "image", many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
+def percent(probability: float) -> str:
+    """Rounded down, and never 100 %: a probability that was estimated is not certain."""
+    return f"{min(int(100 * probability), 99)} %"
+
+
 def file_facts(image: "GroupedImage") -> list[str]:
     """Dimensions, size and date of an image file, as far as they are known."""
     size = f"{image.bytes / 1e6:.1f} MB" if image.bytes >= 1e6 else f"{image.bytes / 1e3:.0f} KB"

@@ -1,6 +1,22 @@
-"""Candidates of a search are compared feature by feature: matching, geometric verification, confidence."""
+"""Candidates of a search are compared feature by feature: matching, geometric verification, score and confidence."""
 
+from faemb.rerank.confidence import POSSIBLE, SURE, Confidence, Unrelated, sample_of
+from faemb.rerank.judging import VERIFIED, Judge, Judgement
 from faemb.rerank.matching import Matchable, matches
 from faemb.rerank.verification import UPRIGHT, Verification, verify
 
-__all__ = ["UPRIGHT", "Matchable", "Verification", "matches", "verify"]
+__all__ = [
+    "POSSIBLE",
+    "SURE",
+    "UPRIGHT",
+    "VERIFIED",
+    "Confidence",
+    "Judge",
+    "Judgement",
+    "Matchable",
+    "Unrelated",
+    "Verification",
+    "matches",
+    "sample_of",
+    "verify",
+]

@@ -37,6 +37,7 @@ _REFINING = (0.04, 0.02, 0.01)
 _LEAST = 3
 """An affine transform agrees with any three matches."""
 _LEAST_HOMOGRAPHY = 8
+_FREE, _FREE_HOMOGRAPHY = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ class _Agreement:
 
     @cached_property
     def places(self) -> Places:
-        """Made when there is something to count: most pairs of images have no transform that three matches agree with."""
+        """Made when there is something to count: in most pairs of images, no three matches agree."""
         return Places(self.x, self.y)
 
     def best(self) -> _Found | None:
@@ -101,7 +102,7 @@ class _Agreement:
         for tolerance in _REFINING if len(chosen) else ():
             transforms = affine_fits(self.x, self.y, chosen)
             missed = self._missed(transforms)
-            found = [_better(old, new) for old, new in zip(found, self._judged(transforms, missed, 1), strict=True)]
+            found = [_better(old, new) for old, new in zip(found, self._judged(transforms, missed, _FREE), strict=True)]
             chosen = missed < tolerance
         ranked = sorted((each for each in found if each is not None), key=lambda each: -each.evidence)
         if not ranked or ranked[0].evidence <= 0:
@@ -155,7 +156,7 @@ class _Agreement:
             fit = homography_fit(self.x[found.agreeing], self.y[found.agreeing])
             if fit is None:
                 break
-            better = self._judged(fit[None], self._missed(fit[None]), 2)[0]
+            better = self._judged(fit[None], self._missed(fit[None]), _FREE_HOMOGRAPHY)[0]
             if better.evidence <= found.evidence:
                 break
             found = better
@@ -167,7 +168,7 @@ class _Agreement:
         for other in others:
             rest = (other.agreeing & free)[None]
             chance = self.chances[np.flatnonzero(other.tolerance == TOLERANCES)]
-            more = self._evidence(rest.sum(1), self.places.count(rest), int(free.sum()), chance, 1)[0]
+            more = self._evidence(rest.sum(1), self.places.count(rest), int(free.sum()), chance, _FREE)[0]
             if more > 0:
                 total += float(more)
                 free &= ~rest[0]

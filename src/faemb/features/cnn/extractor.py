@@ -14,6 +14,7 @@ from faemb.settings import require_flag, require_kind
 class _NetworkExtractor(Extractor):
     network: Network
     unit_length: bool
+    largest_turn = None
 
     def check_settings(self) -> None:
         self.check_loaded()

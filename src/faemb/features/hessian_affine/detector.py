@@ -98,6 +98,10 @@ class HessianAffine(Extractor):
         self.iterations, self.convergence = iterations, convergence
         self.measurement, self.patch = measurement, patch
 
+    @property
+    def largest_turn(self) -> float:
+        return np.pi if self.rotation_invariant else np.pi / 4
+
     def check_settings(self) -> None:
         super().check_settings()
         if self.max_features is not None:

@@ -1,0 +1,61 @@
+"""Candidates of a search, judged by the local features that the collection keeps."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from faemb.collection.catalogue import Entry
+from faemb.collection.hints import repair_command
+from faemb.collection.reading import View
+from faemb.collection.stored import stored_features
+from faemb.errors import FormatError
+from faemb.features import LocalFeatures
+from faemb.rerank import Judge, Judgement
+
+
+class Verifier:
+    """Judges candidates in one state of a collection.
+
+    tolerant: pass over features that are damaged, which is said in `note`; otherwise they are an error
+    """
+
+    def __init__(self, view: View, *, tolerant: bool) -> None:
+        self._file = view.layout.features(view.generation)
+        self._judge = Judge(view.unrelated, view.model.extractor.largest_turn)
+        self._tolerant = tolerant
+        self._not_kept: list[Entry] = []
+        self._damaged: list[Entry] = []
+
+    def judge(self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]) -> list[Judgement]:
+        self._not_kept, self._damaged = [], []
+        return self._judge.judge(query, np.array(similarities), [partial(self._load, entry) for entry in entries])
+
+    @property
+    def note(self) -> str:
+        """What could not be verified in the last call, with its cure; empty if there was nothing."""
+        if self._judge.turn is None:
+            return "features of this extractor have no geometry to verify: confidence is that of the vectors alone"
+        if self._not_kept:
+            return (
+                f"{len(self._not_kept)} candidates were not verified, because their local features are not kept: "
+                "confidence is that of the vectors alone; index the images into a new collection, without --no-features"
+            )
+        if self._damaged:
+            return (
+                f"{len(self._damaged)} candidates were not verified, because their stored features are damaged; "
+                f"run: {repair_command(self._file)}"
+            )
+        return ""
+
+    def _load(self, entry: Entry) -> LocalFeatures | None:
+        if entry.offset is None:
+            self._not_kept.append(entry)
+            return None
+        try:
+            return stored_features(self._file, entry)
+        except FormatError:
+            if not self._tolerant:
+                raise
+            self._damaged.append(entry)
+            return None
