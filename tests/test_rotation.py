@@ -275,3 +275,16 @@ def test_integers_and_lists_are_taken_as_floats(rng: np.random.Generator) -> Non
 def test_an_unfitted_rotation_says_so(backend: Backend) -> None:
     with pytest.raises(NotFittedError, match="Rotation has learned nothing yet"):
         Rotation().transform(backend.array(np.ones((2, 3))))
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("variant", ["rotate", "whiten"])
+def test_the_adjoint_has_the_same_inner_products(
+    backend: Backend, rng: np.random.Generator, size: tuple[int, int, int], variant: str
+) -> None:
+    count, width, most = size
+    rotation = Rotation(variant, max_axes=most).fit(learning_vectors(rng, count, width)).to(backend.device)
+    x, y = rng.standard_normal((2, 3, width))
+    linear = transformed(rotation, x, backend) - transformed(rotation, np.zeros_like(x), backend)
+    back = to_numpy(rotation.transposed(backend.array(y)))
+    np.testing.assert_allclose((linear * y).sum(1), (x * back).sum(1), rtol=1e-9, atol=1e-9)

@@ -209,6 +209,12 @@ class Encoder(Component):
         _require_finite(vectors)
         return pooled._replace(vectors=vectors)
 
+    def terms(self, descriptors: Float[Array, "n d"]) -> tuple[Gram, Float[Array, "1 n"]]:
+        """The embedded descriptors of one image, and their weights: what its pooled vector is the sum of."""
+        sets = self._on_device(as_sets([descriptors], columns=self.descriptor_dimension))
+        gram, shares, _ = self._weighted(next(batches(sets, 1)))
+        return gram, shares
+
     def pool(self, images: SetsLike, *, progress: Progress | None = None) -> Float[Array, "B D"]:
         """Aggregated vectors before normalisation: the expensive part of `encode`; `finish` is the rest."""
         return self._pooled_of(images, progress).vectors
@@ -354,10 +360,14 @@ class Encoder(Component):
         return in_threads(self._pool, batches(sets, size), threads)
 
     def _pool(self, batch: Batch) -> tuple[np.ndarray, Encoded]:
+        gram, shares, ridge = self._weighted(batch)
+        return batch.images, Encoded(gram.vector(shares), list(to_numpy(shares)), to_numpy(ridge))
+
+    def _weighted(self, batch: Batch) -> tuple[Gram, Float[Array, "B N"], Float[Array, " B"]]:
+        """The embedded descriptors, their weights, and the ridges."""
         x = self._projected(batch.x)
         gram = Gram(self.embedding_.operator(x, batch.real), batch.real, self.whitening_)
-        shares, ridge = weights(gram, self.pooling, x, tolerance=self.tolerance)
-        return batch.images, Encoded(gram.vector(shares), list(to_numpy(shares)), to_numpy(ridge))
+        return gram, *weights(gram, self.pooling, x, tolerance=self.tolerance)
 
     def _pooled_length(self) -> int:
         return self.whitening_.dimension if self.whitening_ is not None else self.embedding_.dimension

@@ -86,6 +86,22 @@ class Rotation(Component):
         tail = x[:, k:] + t_y_x @ axes[:, k:]
         return xp.concat([head * signs, tail], axis=1) * self._beside("scales_", x)
 
+    def transposed(self, y: MatrixLike) -> Float[Array, "B D"]:
+        """The adjoint of the linear part of `transform`: <transform(x) - transform(0), y> = <x, transposed(y)>."""
+        self.require_fitted()
+        y = as_matrix(y, "image vectors", columns=int(self.mean_.shape[0]))
+        xp = namespace(y)
+        y, axes = y * self._beside("scales_", y), self._beside("axes_", y)
+        k, dimension = axes.shape
+        if k == dimension:
+            return y @ axes
+        signs = self._beside("signs_", y)
+        y = xp.concat([y[:, :k] * signs, y[:, k:]], axis=1)
+        corner = xp.eye(k, dtype=y.dtype, device=y.device) - axes[:, :k] * signs  # Y'E
+        t_y_y = xp.linalg.solve(corner, (y[:, :k] * signs - y @ axes.T).T).T  # T Y'y
+        head = y[:, :k] - t_y_y * signs + t_y_y @ axes[:, :k]
+        return xp.concat([head, y[:, k:] + t_y_y @ axes[:, k:]], axis=1)
+
     def leading(self, x: MatrixLike, count: int) -> Float[Array, "B c"]:
         """The first components of `transform(x)`, at a small part of its cost if all of them belong to learned axes."""
         self.require_fitted()

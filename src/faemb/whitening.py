@@ -204,6 +204,10 @@ class Whitening(Component):
         """W y; the mean is not subtracted, since only the caller knows the sum of the weights."""
         return _times(self._beside("matrix_", y), y)
 
+    def apply_transposed(self, z: Float[Array, "*B Dw"]) -> Float[Array, "*B D"]:
+        """W'z: its inner product with an embedded vector is that of z with the whitened vector."""
+        return _times(self._beside("matrix_", z).T, z)
+
     def metric(self, y: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
         """W'W y: its inner product with an embedded vector is that of the whitened vectors."""
         if self._metric is not None:

@@ -62,6 +62,13 @@ class Gram:
         t = self._metric(pooled)
         return self.embedded.project(t) - (t @ self._mean(t))[:, None]
 
+    def products(self, direction: Float[Array, "B Dw"]) -> Float[Array, "B N"]:
+        """The inner product of each whitened row with the vector of its image."""
+        if self.whitening is None:
+            return self.embedded.project(direction)
+        t = self.whitening.apply_transposed(direction)
+        return self.embedded.project(t) - (t @ self._mean(t))[:, None]
+
     def diagonal(self, like_x: Array, images: Bool[Array, "B 1"] | None = None) -> Float[Array, "B N"]:
         """K_ii with a relative error of about a third, in the precision of `like_x`, of all or of some images.
 
