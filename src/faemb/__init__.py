@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from faemb.collection import (
         Answer,
         Collection,
+        Explanation,
         Group,
         GroupedImage,
         Hit,
@@ -60,6 +61,7 @@ __all__ = [
     "Collection",
     "Encoded",
     "Encoder",
+    "Explanation",
     "Extractor",
     "FAemb",
     "FaembError",
@@ -98,7 +100,7 @@ __all__ = [
 _MODULES = {
     "binary": ("ITQ", "hamming"),
     "collection": (
-        *("Answer", "Collection", "Group", "GroupedImage", "Hit", "Info", "Model", "Report"),
+        *("Answer", "Collection", "Explanation", "Group", "GroupedImage", "Hit", "Info", "Model", "Report"),
         *("encode_images", "fit_model", "new_model"),
     ),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),

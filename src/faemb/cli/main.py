@@ -17,6 +17,7 @@ from faemb.cli.benchmark import benchmark, datasets, leaderboard
 from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
 from faemb.cli.console import misuse, print_what_python_reports, result, warning
 from faemb.cli.demo import demo
+from faemb.cli.explain import explain
 from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.help import CONTEXT, Command
 from faemb.cli.indexing import add, encode, fit, index, relearn, update
@@ -45,7 +46,7 @@ app = typer.Typer(
     epilog="Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(index, search, add, remove, relocate, update, relearn, info, check, duplicates, export),
+    *(index, search, explain, add, remove, relocate, update, relearn, info, check, duplicates, export),
     *(fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),

@@ -1,6 +1,7 @@
 """Collections: searchable sets of images in a folder on disk, which can be changed at any time."""
 
 from faemb.collection.collection import Collection
+from faemb.collection.explaining import Explanation
 from faemb.collection.model import Model, new_model
 from faemb.collection.results import Answer, Group, GroupedImage, Hit, Info
 from faemb.collection.sources import Sources, images_in
@@ -11,6 +12,7 @@ from faemb.collection.writing import Report
 __all__ = [
     "Answer",
     "Collection",
+    "Explanation",
     "Group",
     "GroupedImage",
     "Hit",

@@ -20,6 +20,7 @@ from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.exclusions import exclude, excluded
+from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
 from faemb.collection.hints import typed
@@ -373,6 +374,14 @@ class Collection:
         0.75 of it on average where groups were joined; `Group` says how similar all of its images are.
         """
         return self._searcher.duplicates(threshold, index=index, progress=progress)
+
+    def explain(self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None) -> Explanation:
+        """Why `result` is an answer to `query`: which regions match, and which transform they agree with.
+
+        The result is an image of the collection, by its path, or another image, which is described like a query. Where
+        local features cannot be compared, the share of each feature of the query in the similarity.
+        """
+        return Explainer(self._reader, self._thumbnails).explain(query, result, box)
 
     # Reading.
 

@@ -7,6 +7,13 @@ from pathlib import Path
 from faemb.rerank import POSSIBLE, SURE, Verification
 
 
+def verdict(confidence: float | None) -> str:
+    """What is claimed at a confidence: same, maybe, unsure; empty if nothing was judged."""
+    if confidence is None:
+        return ""
+    return "same" if confidence >= SURE else "maybe" if confidence >= POSSIBLE else "unsure"
+
+
 @dataclass(frozen=True)
 class Hit:
     path: Path
@@ -24,9 +31,7 @@ class Hit:
     @property
     def verdict(self) -> str:
         """same: it shows the same thing as the query; maybe; unsure: nothing is claimed; empty if it was not judged."""
-        if self.confidence is None:
-            return ""
-        return "same" if self.confidence >= SURE else "maybe" if self.confidence >= POSSIBLE else "unsure"
+        return verdict(self.confidence)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from faemb.rerank.confidence import POSSIBLE, SURE, Confidence, Unrelated, sample_of
 from faemb.rerank.judging import VERIFIED, Judge, Judgement
 from faemb.rerank.matching import Matchable, matches
+from faemb.rerank.overlap import Polygon, area, mapped, overlap
 from faemb.rerank.verification import UPRIGHT, Verification, verify
 
 __all__ = [
@@ -14,9 +15,13 @@ __all__ = [
     "Judge",
     "Judgement",
     "Matchable",
+    "Polygon",
     "Unrelated",
     "Verification",
+    "area",
+    "mapped",
     "matches",
+    "overlap",
     "sample_of",
     "verify",
 ]

@@ -9,11 +9,11 @@ explains more. The best is the one whose agreement is least probable by chance, 
 Coordinates are centred, in units of the image's diagonal.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 from faemb.rerank.chance import Places, improbability
 from faemb.rerank.matching import Matchable, matches
@@ -54,6 +54,8 @@ class Verification:
     """From pixels of the first image to pixels of the second; None if no three matches agree."""
     places: int = 0
     """Number of distinct places of the agreeing matches: a burst in one place counts once."""
+    points: Float32[np.ndarray, "M 4"] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    """Centres of the matched regions, in pixels: x and y in the first image, x and y in the second."""
 
     def __repr__(self) -> str:
         return f"Verification({self.agreeing.sum()} of {len(self.matches)} matches agree, evidence {self.evidence:.1f})"
@@ -63,11 +65,12 @@ def verify(first: Matchable, second: Matchable, *, turn: float = UPRIGHT) -> Ver
     """Match two images and find the transform that their matches agree with, turning by at most `turn`."""
     pairs = matches(first, second)
     numbers = np.stack([first.rows[pairs[:, 0]], second.rows[pairs[:, 1]]], axis=1)
+    points = np.concatenate([first.centres[pairs[:, 0]], second.centres[pairs[:, 1]]], axis=1).astype(np.float32)
     found = _Agreement(first, second, pairs, turn).best() if len(pairs) >= _LEAST else None
     if found is None:
-        return Verification(0.0, numbers, np.zeros(len(pairs), bool), None)
+        return Verification(0.0, numbers, np.zeros(len(pairs), bool), None, points=points)
     transform = np.linalg.inv(_to_units(second)) @ found.transform @ _to_units(first)
-    return Verification(found.evidence, numbers, found.agreeing, transform / transform[2, 2], found.places)
+    return Verification(found.evidence, numbers, found.agreeing, transform / transform[2, 2], found.places, points)
 
 
 @dataclass(eq=False)

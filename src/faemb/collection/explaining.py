@@ -1,0 +1,217 @@
+"""Why an image is a result of a query: the regions that match, or the share of each in the similarity."""
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+from PIL import Image as Pillow
+
+from faemb.collection.catalogue import Entry
+from faemb.collection.hints import repair_command, typed
+from faemb.collection.queries import described
+from faemb.collection.reading import DECIMALS, Reader, View
+from faemb.collection.results import verdict
+from faemb.collection.stored import stored_features
+from faemb.collection.thumbnails import Thumbnails
+from faemb.errors import FaembError, FormatError, InputError
+from faemb.features import LocalFeatures
+from faemb.features.feature_files import picture_of
+from faemb.features.image import Image, ImageLike, as_image, name_of
+from faemb.features.job import content_hash
+from faemb.features.region import Box, checked_box
+from faemb.rerank import Judge, Polygon, Verification, overlap
+from faemb.shares import shares
+
+LARGEST_PICTURE = 1600
+"""Longer side of the pictures of an explanation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One of the two images of an explanation."""
+
+    name: str
+    features: LocalFeatures | None
+    """None if they are not kept, or damaged."""
+    size: tuple[int, int]
+    """Width and height in the pixels of which all coordinates are; (0, 0) if unknown."""
+    picture: Image | None
+    """Its pixels, perhaps reduced; None if there are none, as beside a file of features."""
+    in_collection: bool = False
+
+    def __repr__(self) -> str:
+        return f"Compared({self.name!r}, {self.features!r}, {self.picture!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    query: Compared
+    result: Compared
+    similarity: float
+    """Inner product of the vectors, from -1 to 1."""
+    confidence: float
+    """Probability that the images show the same thing, as a search gives it."""
+    verification: Verification | None
+    """How the local features agree; None if they cannot be compared: `confidence` is that of the vectors alone."""
+    shares: Float[np.ndarray, " n"] | None
+    """Without verification: what each feature of the query adds to the similarity, to the first order (shares.py)."""
+    box: Box | None
+    """The region of the query that was used."""
+    notes: tuple[str, ...]
+    """Sentences on what could not be done, and on pictures that are not those of the files."""
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.query.name!r}, {self.result.name!r}, confidence {self.confidence:.3f})"
+
+    @property
+    def verdict(self) -> str:
+        """same: both images show the same thing; maybe; unsure: nothing is claimed."""
+        return verdict(self.confidence)
+
+    @property
+    def overlap(self) -> tuple[Polygon, Polygon] | None:
+        """Corners of the region that both images show, in pixels of the query and of the result; None if unknown."""
+        found = self.verification
+        if found is None or found.transform is None or not all((*self.query.size, *self.result.size)):
+            return None
+        regions = overlap(found.transform, self.query.size, self.result.size)
+        return regions if len(regions[0]) else None
+
+
+class Explainer:
+    def __init__(self, reader: Reader, thumbnails: Thumbnails) -> None:
+        self._reader, self._thumbnails = reader, thumbnails
+
+    def explain(self, query: ImageLike, result: ImageLike, box: Sequence[float] | None) -> Explanation:
+        self._reader.require_fitted()
+        features = self._features_of(query, box)
+        if not len(features):
+            where = "" if box is None else " in the box"
+            raise InputError(f"{name_of(query)} has no local features{where}, so there is nothing to explain")
+        notes: list[str] = []
+        picture, size = self._picture(query, features, "query", notes)
+        asked = Compared(name_of(query), features, size, picture)
+        region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
+        task = partial(self._in_view, asked=asked, result=result, box=region, notes=notes)
+        try:
+            return self._reader.read(partial(task, tolerant=False))
+        except FormatError:  # damaged, and not only replaced by another process meanwhile
+            return self._reader.read(partial(task, tolerant=True))
+
+    def _in_view(
+        self, view: View, asked: Compared, result: ImageLike, box: Box | None, notes: list[str], tolerant: bool
+    ) -> Explanation:
+        notes = [*notes]
+        entry = self._entry(result)
+        if entry is None:
+            found, vector = self._outside(view, result, notes)
+        else:
+            found, vector = self._inside(view, entry, notes, tolerant)
+        assert asked.features is not None  # noqa: S101  (narrows the type)
+        similarity = round(float(view.model.encode([asked.features.descriptors])[0] @ vector), DECIMALS)
+        judge = Judge(view.unrelated, view.model.extractor.largest_turn)
+        judgement = judge.judge(asked.features, np.array([similarity]), [lambda: found.features])[0]
+        parts = None
+        if judgement.verification is None:
+            parts = shares(view.model.encoder_, asked.features.descriptors, vector)
+            if found.features is not None:
+                notes.append("features of this extractor have no geometry to verify")
+            notes.append("confidence is that of the vectors alone")
+        return Explanation(
+            asked, found, similarity, judgement.confidence, judgement.verification, parts, box, tuple(notes)
+        )
+
+    def _entry(self, result: ImageLike) -> Entry | None:
+        if not isinstance(result, str | os.PathLike):
+            return None
+        return self._reader.catalogue.entry(self._reader.layout.name_of(result))
+
+    def _inside(
+        self, view: View, entry: Entry, notes: list[str], tolerant: bool
+    ) -> tuple[Compared, Float[np.ndarray, " D"]]:
+        """An image of the collection, by what is stored of it."""
+        path = self._reader.layout.path_of(entry.path)
+        if not entry.features:
+            raise InputError(f"{path} has no local features, so nothing can be compared with it")
+        features = self._stored(view, entry, notes, tolerant)
+        if entry.slot is not None:
+            vector = np.asarray(view.vectors[entry.slot])
+        elif features is not None:
+            vector = view.model.encode([features.descriptors])[0]
+        else:
+            raise InputError(f"{path} is not encoded yet; run: faemb update {typed(view.layout.folder)}")
+        size = (entry.width, entry.height)
+        picture = self._stored_picture(entry, path, notes)
+        return Compared(str(path), features, size if all(size) else _size_of(picture), picture, True), vector
+
+    def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:
+        file = view.layout.features(view.generation)
+        if entry.offset is None:
+            notes.append(
+                "the local features of the result are not kept, so only the query is explained; to see what matches, "
+                "index the images into a new collection, without --no-features"
+            )
+            return None
+        try:
+            return stored_features(file, entry)
+        except FormatError:
+            if not tolerant:
+                raise
+            notes.append(f"the stored features of the result are damaged; run: {repair_command(file)}")
+            return None
+
+    def _stored_picture(self, entry: Entry, path: Path, notes: list[str]) -> Image | None:
+        """The pixels of the file, if it still is the one that was indexed; else the stored thumbnail."""
+        try:
+            shown = picture_of(path)
+            if shown is not None and (shown != path or content_hash(path) == entry.hash):
+                return as_image(shown, LARGEST_PICTURE)
+            why = "has changed since it was indexed" if shown is not None else "is a file of features without an image"
+        except FaembError:
+            why = "cannot be read"
+        thumbnail = self._thumbnails.get(entry.hash)
+        if thumbnail is None:
+            notes.append(f"the result is shown without its pixels: {path} {why}, and no thumbnail is stored")
+            return None
+        notes.append(f"the result is shown by its stored thumbnail: {path} {why}")
+        with Pillow.open(io.BytesIO(thumbnail.jpeg)) as small:
+            return Image(np.asarray(small.convert("RGB")), (thumbnail.width, thumbnail.height), str(path))
+
+    def _outside(self, view: View, result: ImageLike, notes: list[str]) -> tuple[Compared, Float[np.ndarray, " D"]]:
+        """An image that is not in the collection, described as a query is."""
+        name, folder = name_of(result), self._reader.layout.folder
+        try:
+            features = self._features_of(result, None)
+        except FaembError as error:
+            raise InputError(f"{name} is not in the collection {folder}, nor can it be read: {error}") from error
+        if not len(features):
+            raise InputError(f"{name} has no local features, so nothing can be compared with it")
+        notes.append("the result is not in the collection: its features were extracted like those of a query")
+        picture, size = self._picture(result, features, "result", notes)
+        return Compared(name, features, size, picture), view.model.encode([features.descriptors])[0]
+
+    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> LocalFeatures:
+        ((_, outcome),) = described([image], self._reader.model.extractor, box)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _picture(
+        self, image: ImageLike, features: LocalFeatures, what: str, notes: list[str]
+    ) -> tuple[Image | None, tuple[int, int]]:
+        """The pixels of an image that was given, if it has any, and the size that its coordinates refer to."""
+        shown: ImageLike | None = picture_of(Path(image)) if isinstance(image, str | os.PathLike) else image
+        if shown is None:
+            notes.append(f"the {what} is shown without its pixels: no image is beside {name_of(image)}")
+            return None, features.image_size
+        picture = as_image(shown, LARGEST_PICTURE)
+        return picture, features.image_size if any(features.image_size) else picture.size
+
+
+def _size_of(picture: Image | None) -> tuple[int, int]:
+    return (0, 0) if picture is None else picture.size

@@ -1,0 +1,42 @@
+"""What a comparison of two images has found, in words."""
+
+import math
+
+from faemb.collection.results import verdict
+from faemb.pages import counted, percent
+from faemb.rerank import Polygon, Verification, area
+
+CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "nothing is claimed"}
+"""What a verdict says of two images."""
+
+
+def claim(confidence: float) -> str:
+    return f"{CLAIMS[verdict(confidence)]}: confidence {percent(confidence)}"
+
+
+def agreement(found: Verification | None) -> str:
+    """How the local features agree."""
+    if found is None:
+        return "local features were not compared"
+    matched = counted(len(found.matches), "region")
+    if found.transform is None:
+        return f"{matched} of both match, and no three of them agree with one transform"
+    agreeing = f"{int(found.agreeing.sum())} of {len(found.matches)} matches agree with one transform"
+    return f"{agreeing}, at {counted(found.places, 'place')}; {_chance(found.evidence)}"
+
+
+def shared(regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tuple[int, int]) -> str:
+    """How much of each image the other shows."""
+    parts = [area(region) / max(1, size[0] * size[1]) for region, size in zip(regions, (query, result), strict=True)]
+    return f"both show {_part(parts[0])} of the query and {_part(parts[1])} of the result"
+
+
+def _part(share: float) -> str:
+    return f"{min(100, round(100 * share))} %"
+
+
+def _chance(evidence: float) -> str:
+    digits = math.floor(evidence / math.log(10))
+    if digits < 1:
+        return "as many agree by chance"
+    return f"as many agree by chance in one of {10**digits:,} pairs" if digits < 7 else f"by chance once in 10^{digits}"
