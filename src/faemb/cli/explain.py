@@ -33,7 +33,8 @@ def explain(
     """
     from faemb.features import parse_box
     from faemb.features.drawing import require_picture, save_picture
-    from faemb.pages.evidence import draw_evidence, evidence_page
+    from faemb.pages.evidence import evidence_page
+    from faemb.pages.evidence_drawing import draw_evidence
 
     page.check()
     if out is not None:

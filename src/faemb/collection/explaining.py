@@ -42,6 +42,8 @@ class Compared:
     """Width and height in the pixels of which all coordinates are; (0, 0) if unknown."""
     picture: Image | None
     """Its pixels, perhaps reduced; None if there are none, as beside a file of features."""
+    file: Path | None = None
+    """None if it was given as pixels."""
     in_collection: bool = False
 
     def __repr__(self) -> str:
@@ -95,7 +97,7 @@ class Explainer:
             raise InputError(f"{name_of(query)} has no local features{where}, so there is nothing to explain")
         notes: list[str] = []
         picture, size = self._picture(query, features, "query", notes)
-        asked = Compared(name_of(query), features, size, picture)
+        asked = Compared(name_of(query), features, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
         task = partial(self._in_view, asked=asked, result=result, box=region, notes=notes)
         try:
@@ -147,7 +149,7 @@ class Explainer:
             raise InputError(f"{path} is not encoded yet; run: faemb update {typed(view.layout.folder)}")
         size = (entry.width, entry.height)
         picture = self._stored_picture(entry, path, notes)
-        return Compared(str(path), features, size if all(size) else _size_of(picture), picture, True), vector
+        return Compared(str(path), features, size if all(size) else _size_of(picture), picture, path, True), vector
 
     def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:
         file = view.layout.features(view.generation)
@@ -193,7 +195,7 @@ class Explainer:
             raise InputError(f"{name} has no local features, so nothing can be compared with it")
         notes.append("the result is not in the collection: its features were extracted like those of a query")
         picture, size = self._picture(result, features, "result", notes)
-        return Compared(name, features, size, picture), view.model.encode([features.descriptors])[0]
+        return Compared(name, features, size, picture, _file(result)), view.model.encode([features.descriptors])[0]
 
     def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> LocalFeatures:
         ((_, outcome),) = described([image], self._reader.model.extractor, box)
@@ -211,6 +213,10 @@ class Explainer:
             return None, features.image_size
         picture = as_image(shown, LARGEST_PICTURE)
         return picture, features.image_size if any(features.image_size) else picture.size
+
+
+def _file(image: ImageLike) -> Path | None:
+    return Path(os.path.abspath(image)) if isinstance(image, str | os.PathLike) else None
 
 
 def _size_of(picture: Image | None) -> tuple[int, int]:

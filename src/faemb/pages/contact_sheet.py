@@ -7,7 +7,7 @@ where the caller says, such as `Collection.thumbnail`; that of a query is always
 import base64
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from faemb.collection.results import Answer, Group, Hit
@@ -15,7 +15,11 @@ from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.errors import FaembError
 from faemb.features.feature_files import FEATURES
 from faemb.features.region import Box, checked_box
+from faemb.pages import percent
 from faemb.pages.document import render
+from faemb.pages.reasons import agreement, claim
+from faemb.pages.side_by_side import SideBySide, side_by_side
+from faemb.rerank import Verification
 
 MakeThumbnail = Callable[[Path], Thumbnail]
 """Gives the thumbnail of an image, or raises a FaembError that says why there is none."""
@@ -56,7 +60,27 @@ class ShownAnswer:
     features: int
     itself: Hit | None
     """The hit that is the query's own file, which is not shown among its answers."""
-    hits: list[tuple[Picture, Hit]]
+    hits: list["ShownHit"]
+    note: str = ""
+    """What could not be verified."""
+
+
+@dataclass(frozen=True)
+class ShownHit:
+    picture: Picture
+    hit: Hit
+    first_unclaimed: bool = False
+    """Whether nothing is claimed of it, but of the hits before it."""
+    reasons: list[str] = field(default_factory=list)
+    """Why it is a hit; none if it was not judged."""
+    layout: SideBySide | None = None
+    """Query and hit side by side; None if they were not verified, or are not shown."""
+
+    @property
+    def claim(self) -> str:
+        """Verdict and confidence."""
+        words = {"same": "same, ", "maybe": "maybe, "}.get(self.hit.verdict, "")
+        return "" if self.hit.confidence is None else f"{words}{percent(self.hit.confidence)}"
 
 
 @dataclass(frozen=True)
@@ -111,8 +135,31 @@ class _Pictures:
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
     query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query, make_thumbnail), box)
     itself = next((hit for hit in answer.hits if hit.itself), None)
-    others = [(pictures.of(hit.path), hit) for hit in answer.hits if not hit.itself]
-    return ShownAnswer(query, answer.features, itself, others)
+    others = [_hit(hit, pictures.of(hit.path), query) for hit in answer.hits if not hit.itself]
+    first = next((number for number, each in enumerate(others) if each.hit.verdict == "unsure"), None)
+    if first is not None:
+        others[first] = replace(others[first], first_unclaimed=True)
+    return ShownAnswer(query, answer.features, itself, others, answer.note)
+
+
+def _hit(hit: Hit, picture: Picture, query: Picture | None) -> ShownHit:
+    if hit.confidence is None:
+        return ShownHit(picture, hit)
+    return ShownHit(
+        picture,
+        hit,
+        reasons=[claim(hit.confidence), agreement(hit.verification)],
+        layout=_layout(hit.verification, picture, query),
+    )
+
+
+def _layout(found: Verification | None, picture: Picture, query: Picture | None) -> SideBySide | None:
+    """Lines between the thumbnails that the page holds; none where coordinates may be those of another picture."""
+    if found is None or query is None or not found.agreeing.any():
+        return None
+    if any(each.fault or FEATURES.includes(each.path) for each in (query, picture)):
+        return None
+    return side_by_side((query.width, query.height), (picture.width, picture.height), found)
 
 
 def _with_box(picture: Picture, box: Sequence[float] | None) -> Picture:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from faemb.rerank import Verification, overlap
 
@@ -14,6 +14,8 @@ MOST_LINES = 60
 COLOURS = ("#ffb000", "#ff7a2b", "#ff4f9a", "#b58cff", "#6aa5ff", "#2fd3b0")
 """Of the lines, from the top of the first image to its bottom: colour-blind readers can tell neighbours apart."""
 _GAP = 24
+_APART = 40
+"""Lines that begin and end nearer to others than this are drawn only if there is room."""
 
 Size = tuple[float, float]
 
@@ -61,6 +63,19 @@ class SideBySide:
         return "".join(_outline(each) for each in self.outlines)
 
     @property
+    def shade_path(self) -> str:
+        """What only one of them shows."""
+        if not self.outlines:
+            return ""
+        return "".join(f"M{place.left} 0h{place.width}v{self.height}h-{place.width}z" for place in self._places) + (
+            self.outline_path
+        )
+
+    @property
+    def _places(self) -> tuple[Place, Place]:
+        return self.first, self.second
+
+    @property
     def first_outline_path(self) -> str:
         return "".join(_outline(each) for each in self.outlines[:1])
 
@@ -69,12 +84,12 @@ def side_by_side(first: Size, second: Size, found: Verification | None) -> SideB
     """The layout of two images of these sizes, with what the comparison of their features has found."""
     left = _placed(first, 0)
     right = _placed(second, left.width + _GAP)
-    agreeing = np.flatnonzero(found.agreeing)[:MOST_LINES] if found is not None else np.zeros(0, np.int64)
-    others = np.flatnonzero(~found.agreeing)[:MOST_LINES] if found is not None else np.zeros(0, np.int64)
     points = found.points.astype(np.float64) if found is not None else np.zeros((0, 4))
+    agreeing = found.agreeing if found is not None else np.zeros(0, bool)
     ends = np.concatenate([left.of(points[:, :2]), right.of(points[:, 2:])], axis=1)
-    ordered = agreeing[np.argsort(ends[agreeing, 1], kind="stable")]  # from top to bottom
-    groups = np.array_split(ordered, len(COLOURS))
+    chosen = _spread(ends, np.flatnonzero(agreeing))
+    others = np.flatnonzero(~agreeing)[:MOST_LINES]
+    groups = np.array_split(chosen[np.argsort(ends[chosen, 1], kind="stable")], len(COLOURS))  # from top to bottom
     outlines = []
     if found is not None and found.transform is not None:
         shared = overlap(found.transform, first, second)
@@ -82,6 +97,16 @@ def side_by_side(first: Size, second: Size, found: Verification | None) -> SideB
     return SideBySide(
         left, right, right.left + right.width, [ends[rows] for rows in groups], groups, ends[others], outlines
     )
+
+
+def _spread(ends: Float[np.ndarray, "n 4"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " k"]:
+    """Some of the rows: those that are apart from each other first."""
+    apart: list[int] = []
+    for row in rows.tolist():
+        if (np.abs(ends[apart] - ends[row]).max(1, initial=0) >= _APART).all():
+            apart.append(row)
+    near = np.setdiff1d(rows, apart)
+    return np.concatenate([np.array(apart, np.int64), near])[:MOST_LINES]
 
 
 def _placed(size: Size, left: int) -> Place:
