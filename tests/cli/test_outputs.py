@@ -55,6 +55,8 @@ def run(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
 
 WRITERS = {
     "search": (["search", "photos.faemb", "photos/a.png", "--html"], "out.html"),
+    "explain": (["explain", "photos.faemb", "photos/a.png", "photos/b.png", "--html"], "out.html"),
+    "explain-out": (["explain", "photos.faemb", "photos/a.png", "photos/b.png", "--out"], "out.png"),
     "duplicates": (["duplicates", "photos.faemb", "--html"], "out.html"),
     "leaderboard": (["leaderboard", "run", "--out"], "out.html"),
     "show-features": (["show-features", "photos/a.png", "--max-features", "5", "--out"], "out.jpg"),

@@ -104,7 +104,7 @@ def _strokes(explanation: Explanation, layout: SideBySide, scale: float) -> Iter
             if ((outline[:, 0] >= place.left) & (outline[:, 0] <= place.left + place.width)).all():
                 yield outline * scale, rgb, 2  # a region that leaves its image would be drawn over the other
         for corners in ends:
-            yield corners.reshape(2, 2) * scale, rgb, 3
+            yield corners.reshape(2, 2) * scale, rgb, 2
 
 
 def regions(

@@ -9,12 +9,12 @@ from faemb.rerank import Verification, overlap
 
 HEIGHT = 1000
 """Of both images in units of the layout: coordinates are whole numbers in pages."""
-MOST_LINES = 60
+MOST_LINES = 48
 """Matches that are drawn; more of them would hide the images."""
 COLOURS = ("#ffb000", "#ff7a2b", "#ff4f9a", "#b58cff", "#6aa5ff", "#2fd3b0")
 """Of the lines, from the top of the first image to its bottom: colour-blind readers can tell neighbours apart."""
 _GAP = 24
-_APART = 40
+_APART = 60
 """Lines that begin and end nearer to others than this are drawn only if there is room."""
 
 Size = tuple[float, float]
