@@ -8,7 +8,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Collection, Hit, new_model, queries
+from faemb.collection import Collection, new_model, queries
 from faemb.errors import InputError
 from faemb.features import HessianAffine, LocalFeatures
 from pictures import picture, pixels
