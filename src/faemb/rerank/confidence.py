@@ -31,6 +31,8 @@ _SAMPLE = 256
 _SPREAD = 1.5
 """Standard deviation of the similarity in collections, times the square root of the dimension: components of vectors
 are not independent."""
+_ODD = 2.0
+"""A larger or smaller spread than this times the usual one comes from copies among few images, and is not believed."""
 _LEAST_SAMPLE = 8
 _UPPER = 84.13
 """Percentile that lies one standard deviation above the median."""
@@ -53,7 +55,8 @@ class Unrelated(NamedTuple):
         vectors = sample.astype(np.float64)
         pairs = (vectors @ vectors.T)[np.triu_indices(count, 1)]
         typical = float(np.median(pairs))
-        return cls(typical, max(float(np.percentile(pairs, _UPPER)) - typical, chance.spread / 3))
+        spread = float(np.percentile(pairs, _UPPER)) - typical
+        return cls(typical, float(np.clip(spread, chance.spread / _ODD, chance.spread * _ODD)))
 
     def deviations(self, similarity: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         return (similarity - self.typical) / self.spread
