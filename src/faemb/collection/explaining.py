@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,15 +119,17 @@ class Explainer:
         similarity = round(float(view.model.encode([asked.features.descriptors])[0] @ vector), DECIMALS)
         judge = Judge(view.unrelated, view.model.extractor.largest_turn)
         judgement = judge.judge(asked.features, np.array([similarity]), [lambda: found.features])[0]
+        confidence = judgement.confidence
+        if entry is not None and _is_copy(asked.file, entry):
+            confidence = 1.0
+            notes.append("both files have the same bytes")
         parts = None
         if judgement.verification is None:
             parts = shares(view.model.encoder_, asked.features.descriptors, vector)
             if found.features is not None:
                 notes.append("features of this extractor have no geometry to verify")
             notes.append("confidence is that of the vectors alone")
-        return Explanation(
-            asked, found, similarity, judgement.confidence, judgement.verification, parts, box, tuple(notes)
-        )
+        return Explanation(asked, found, similarity, confidence, judgement.verification, parts, box, tuple(notes))
 
     def _entry(self, result: ImageLike) -> Entry | None:
         if not isinstance(result, str | os.PathLike):
@@ -153,19 +156,17 @@ class Explainer:
 
     def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:
         file = view.layout.features(view.generation)
-        if entry.offset is None:
-            notes.append(
-                "the local features of the result are not kept, so only the query is explained; to see what matches, "
-                "index the images into a new collection, without --no-features"
-            )
-            return None
-        try:
-            return stored_features(file, entry)
-        except FormatError:
-            if not tolerant:
-                raise
-            notes.append(f"the stored features of the result are damaged; run: {repair_command(file)}")
-            return None
+        if entry.offset is not None:
+            try:
+                return stored_features(file, entry)
+            except FormatError:
+                if not tolerant:
+                    raise
+        why = f"are damaged or lost; run: {repair_command(file)}"
+        if self._reader.catalogue.about()["keep_features"] == "0":
+            why = "are not kept; to see what matches, index the images into a new collection, without --no-features"
+        notes.append(f"only the query is explained, because the local features of the result {why}")
+        return None
 
     def _stored_picture(self, entry: Entry, path: Path, notes: list[str]) -> Image | None:
         """The pixels of the file, if it still is the one that was indexed; else the stored thumbnail."""
@@ -217,6 +218,12 @@ class Explainer:
 
 def _file(image: ImageLike) -> Path | None:
     return Path(os.path.abspath(image)) if isinstance(image, str | os.PathLike) else None
+
+
+def _is_copy(file: Path | None, entry: Entry) -> bool:
+    with suppress(FaembError):  # deleted since its features were extracted
+        return file is not None and content_hash(file) == entry.hash
+    return False
 
 
 def _size_of(picture: Image | None) -> tuple[int, int]:

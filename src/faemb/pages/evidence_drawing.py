@@ -11,7 +11,7 @@ from faemb.errors import InputError
 from faemb.pages.side_by_side import COLOURS, Place, SideBySide, side_by_side
 from faemb.rerank import mapped
 
-Pixels = UInt8[np.ndarray, "H W 3"]
+Pixels = UInt8[np.ndarray, "_ _ 3"]
 
 _LOW, _HIGH, _WIDE = 600, 900, 6000
 """Height of a drawn picture, in pixels: that of the higher image, within these limits; and its largest width."""
@@ -90,7 +90,7 @@ def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 # Matches
 
-Stroke = tuple[Float[np.ndarray, "n 2"], tuple[int, ...], int]
+Stroke = tuple[Float[np.ndarray, "_ 2"], tuple[int, ...], int]
 """Points in pixels, a colour, and the thickness in fine pixels; a line of more than two points is closed."""
 
 
@@ -132,19 +132,19 @@ def _with_lines(canvas: Pixels, strokes: list[Stroke]) -> Pixels:
     return np.asarray(cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _draw(fine: np.ndarray, points: Float[np.ndarray, "n 2"], colour: tuple[int, ...], thickness: int) -> None:
+def _draw(fine: np.ndarray, points: Float[np.ndarray, "_ 2"], colour: tuple[int, ...], thickness: int) -> None:
     bounded = np.clip(points * _FINE - 0.5, -1e6, 1e6)
     fixed = np.rint(bounded * (1 << _FRACTION_BITS)).astype(np.int32).reshape(-1, 1, 2)
     cv2.polylines(fine, [fixed], len(points) > 2, colour, thickness, cv2.LINE_AA, _FRACTION_BITS)
 
 
-def _filled(size: tuple[int, ...], outline: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "H W 1"]:
+def _filled(size: tuple[int, ...], outline: Float[np.ndarray, "_ 2"]) -> Float[np.ndarray, "H W 1"]:
     mask = np.zeros(size[:2], np.uint8)
     cv2.fillPoly(mask, [np.rint(np.clip(outline - 0.5, -1e6, 1e6)).astype(np.int32).reshape(-1, 1, 2)], 255)
     return mask[..., None].astype(np.float32) / 255
 
 
-def _dimmed(pixels: Pixels, outline: Float[np.ndarray, "n 2"]) -> Pixels:
+def _dimmed(pixels: Pixels, outline: Float[np.ndarray, "_ 2"]) -> Pixels:
     return (pixels * (_DIM + (1 - _DIM) * _filled(pixels.shape, outline))).astype(np.uint8)
 
 

@@ -39,13 +39,13 @@ class SideBySide:
     first: Place
     second: Place
     width: int
-    lines: list[Float[np.ndarray, "n 4"]]
+    lines: list[Float[np.ndarray, "_ 4"]]
     """For each colour, the agreeing matches: ends in both images."""
     rows: list[np.ndarray]
     """For each colour, the numbers of these matches in the verification."""
-    others: Float[np.ndarray, "n 4"]
+    others: Float[np.ndarray, "_ 4"]
     """Some matches that do not agree."""
-    outlines: list[Float[np.ndarray, "k 2"]]
+    outlines: list[Float[np.ndarray, "_ 2"]]
     """What both show, in each of them; none if that is not known."""
     height: int = HEIGHT
 

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-Polygon = Float[np.ndarray, "k 2"]
+Polygon = Float[np.ndarray, "_ 2"]
 """Corners of a convex region, in pixels; none if it is empty."""
 Size = tuple[float, float]
 """Width and height of an image."""
