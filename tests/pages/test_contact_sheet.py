@@ -18,6 +18,7 @@ from faemb.collection.thumbnails import LARGEST_THUMBNAIL
 from faemb.errors import InputError
 from faemb.pages.contact_sheet import answers_page, groups_page
 from faemb.pages.document import breakable, save_page
+from faemb.rerank import Verification
 from html_pages import Page
 
 HOSTILE = """<script>alert(1)</script>"'&<img src=x onerror=y>"""
@@ -187,6 +188,96 @@ def test_a_query_without_hits_says_so(tmp_path):
     page = Page(answers_page([Answer(str(photo(tmp_path / "q.jpg")), 7, [])], title="T"))
     assert page.texts("p", "soft") == ["No image is similar enough."]
     assert page.texts("p", "detail") == ["7 local features"]
+
+
+def judged(path: Path, confidence: float, found: Verification | None = None) -> Hit:
+    return Hit(path, 0.4, confidence=confidence, verification=found)
+
+
+def agreeing(count: int) -> Verification:
+    """Matches on the diagonals of two pictures of 300 x 200 pixels, the second shifted by ten pixels."""
+    share = np.linspace(0.1, 0.8, count)[:, None]
+    points = np.concatenate([share * (300, 200), share * (300, 200) + 10], axis=1).astype(np.float32)
+    rows = np.arange(count)
+    shift = np.array([[1.0, 0, 10], [0, 1, 10], [0, 0, 1]])
+    return Verification(90.0, np.stack([rows, rows], 1), np.ones(count, bool), shift, count, points)
+
+
+def test_verdict_and_confidence_are_on_the_card(tmp_path):
+    paths = [photo(tmp_path / f"{number}.jpg") for number in range(4)]
+    hits = [judged(path, confidence) for path, confidence in zip(paths, (0.999, 0.9, 0.5, 0.2), strict=True)]
+    page = Page(answers_page([Answer(str(paths[0]), 5, hits)], title="T"))
+    assert page.texts("span", "claim") == ["same, 99 %", "same, 90 %", "maybe, 50 %", "20 %"]
+    assert [each["class"] for each in page.attributes("span") if "claim" in each.get("class", "")] == [
+        *2 * ["claim same"],
+        "claim maybe",
+        "claim unsure",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("confidences", "words", "before"),
+    [
+        ((0.95, 0.3, 0.2), "Nothing is claimed of the following.", 1),
+        ((0.3, 0.2), "No picture shows the same thing, as far as can be told. The most similar ones:", 0),
+    ],
+)
+def test_a_line_is_drawn_under_what_is_claimed(tmp_path, confidences, words, before):
+    path = photo(tmp_path / "q.jpg")
+    page = Page(answers_page([Answer(str(path), 5, [judged(path, each) for each in confidences])], title="T"))
+    assert page.texts("li", "line") == [words]
+    kinds = [each["class"] for each in page.attributes("li")]
+    assert kinds.index("line") == before
+    claimed = answers_page([Answer(str(path), 5, [judged(path, 0.95)])], title="T")
+    assert Page(claimed).texts("li", "line") == []
+
+
+def test_a_hit_shows_why_it_is_one_with_the_thumbnails_of_the_page(tmp_path):
+    query, hit = photo(tmp_path / "q.jpg"), photo(tmp_path / "h.jpg")
+    text = answers_page([Answer(str(query), 5, [judged(hit, 0.99, agreeing(12))])], title="T")
+    page = Page(text)
+    assert page.texts("summary") == ["why"]
+    assert page.texts("details")[0].split("\n")[-2:] == [
+        "The same thing: confidence 99 %.",
+        "12 of 12 matches agree with one transform, at 12 places; by chance once in 10^39.",
+    ]
+    assert text.count("data:image/jpeg") == 2
+    assert [each["href"] for each in page.attributes("use")] == ["#p0", "#p1"]
+    assert [each["transform"] for each in page.attributes("use")] == [
+        "translate(0 0) scale(5 5)",
+        "translate(1524 0) scale(5 5)",
+    ]
+    lines = [each["d"] for each in page.attributes("path") if "stroke" in each]
+    assert sum(path.count("L") for path in lines) == 12
+    assert lines[0].startswith("M152 102L1726 152")  # (30, 20) and (40, 30), each pixel five units wide
+
+
+def test_evidence_takes_little_room(tmp_path):
+    paths = [photo(tmp_path / f"{number}.jpg") for number in range(10)]
+    hits = [judged(path, 0.99, agreeing(400)) for path in paths]
+    page = answers_page([Answer(str(paths[0]), 5, hits)] * 30, title="T")
+    assert page.count("data:image/jpeg") == 10
+    assert len(page) / 300 < 4000
+
+
+def test_what_cannot_be_drawn_is_said_in_words(tmp_path):
+    """Not compared; compared without agreement; a query without a picture."""
+    query, hit = photo(tmp_path / "q.jpg"), photo(tmp_path / "h.jpg")
+    nothing = Verification(0.0, np.zeros((0, 2), np.int64), np.zeros(0, bool), None)
+    hits = [judged(hit, 0.6, None), judged(hit, 0.6, nothing)]
+    page = Page(answers_page([Answer(str(query), 5, hits), Answer("the array", 5, [judged(hit, 0.9)])], title="T"))
+    assert [each.split("\n")[-1] for each in page.texts("details")] == [
+        "Local features were not compared.",
+        "0 regions of both match, and no three of them agree with one transform.",
+        "Local features were not compared.",
+    ]
+    assert not [each for each in page.attributes("svg") if each["class"] == "joined"]
+
+
+def test_what_could_not_be_verified_is_said(tmp_path):
+    answer = Answer(str(photo(tmp_path / "q.jpg")), 5, [], note="features are lost; run: faemb check <c>")
+    page = Page(answers_page([answer], title="T"))
+    assert page.texts("p", "note") == ["Features are lost; run: faemb check <c>."]
 
 
 @pytest.mark.parametrize("query", ["the array", ""])

@@ -14,6 +14,8 @@ MOST_LINES = 48
 COLOURS = ("#ffb000", "#ff7a2b", "#ff4f9a", "#b58cff", "#6aa5ff", "#2fd3b0")
 """Of the lines, from the top of the first image to its bottom: colour-blind readers can tell neighbours apart."""
 _GAP = 24
+_LONGEST = 20
+"""Images that are longer than so many times their other side are shown shorter: a file of features can state any size."""
 _APART = 60
 """Lines that begin and end nearer to others than this are drawn only if there is room."""
 
@@ -110,7 +112,7 @@ def _spread(ends: Float[np.ndarray, "n 4"], rows: Int[np.ndarray, " m"]) -> Int[
 
 
 def _placed(size: Size, left: int) -> Place:
-    width = max(1, round(HEIGHT * size[0] / size[1]))
+    width = min(_LONGEST * HEIGHT, max(HEIGHT // _LONGEST, round(HEIGHT * size[0] / size[1])))
     return Place(left, width, width / size[0], HEIGHT / size[1])
 
 
