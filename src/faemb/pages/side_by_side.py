@@ -15,7 +15,7 @@ COLOURS = ("#ffb000", "#ff7a2b", "#ff4f9a", "#b58cff", "#6aa5ff", "#2fd3b0")
 """Of the lines, from the top of the first image to its bottom: colour-blind readers can tell neighbours apart."""
 _GAP = 24
 _LONGEST = 20
-"""Images that are longer than so many times their other side are shown shorter: a file of features can state any size."""
+"""Largest ratio of the sides of an image as it is shown: a file of features can state any size."""
 _APART = 60
 """Lines that begin and end nearer to others than this are drawn only if there is room."""
 
