@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -15,8 +14,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-# Before the package is imported: from here on a wrong shape is an error at the call that made it.
-jaxtyping.install_import_hook("faemb", "typechecking.check")
+import typechecking
+
+typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
 
