@@ -343,6 +343,12 @@ class TestDistractors:
         assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
         assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
 
+    def test_workers_describe_them_in_order_and_one_that_cannot_be_read_has_nothing(self, crowd, bench, workers):
+        paths = sorted(crowd.iterdir())
+        found = distractors._descriptors(paths, bench)
+        assert [len(each) > 0 for each in found] == [path.stem.isdigit() for path in paths]
+        np.testing.assert_array_equal(found[3], EXTRACTOR.extract(paths[3]).descriptors)
+
     def test_images_are_described_once_for_all_rows(self, place, crowd, tmp_path, monkeypatch):
         seen: list[int] = []
         monkeypatch.setattr("faemb.benchmark.distractors._descriptors", _counting(seen))
