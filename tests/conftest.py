@@ -1,5 +1,6 @@
 """Fixtures for all tests. Shapes written in the types of the package are checked while tests run."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,13 @@ import typechecking
 typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
+
+gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
