@@ -41,6 +41,14 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is spread over processes, and no picture is described twice."""
+    from small_collections import work_here
+
+    work_here(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """Real photographs and a real network, which are not part of the project; CONTRIBUTING.md says what is expected."""

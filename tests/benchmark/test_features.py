@@ -22,12 +22,13 @@ from faemb.benchmark.features import FeatureStore, StoredFeatures
 from faemb.benchmark.workbench import kept, load_spectrum
 from faemb.errors import FaembError, FormatError, InputError, LimitError
 from faemb.features import HessianAffine, LocalFeatures
-from faemb.runtime.parallel import TaskFailed
+from faemb.runtime.parallel import TaskFailed, spread
 from pictures import blank, picture, pictures
 from processes import PATIENCE, wait_until
 from recording import recording
 
 EXTRACTOR = HessianAffine(max_features=30)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.fixture
@@ -59,8 +60,8 @@ def assert_same(got: LocalFeatures, expected: LocalFeatures) -> None:
     assert (got.image_size, got.fingerprint) == (expected.image_size, expected.fingerprint)
 
 
-@pytest.mark.usefixtures("workers")
-def test_features_are_those_of_the_extractor(tmp_path: Path, photos: list[Path]) -> None:
+def test_features_are_those_of_the_extractor(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
+    monkeypatch.setattr(stored, "spread", spread)
     images = [*photos[::-1], blank(tmp_path / "blank.png"), photos[0]]
     for found in (features(tmp_path / "store", images), features(tmp_path / "store", images)):
         assert len(found) == 7

@@ -27,11 +27,13 @@ from faemb.benchmark.workbench import Workbench, stem_of
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
+from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
 EXTRACTOR = HessianAffine(max_features=40)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -343,7 +345,8 @@ class TestDistractors:
         assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
         assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
 
-    def test_workers_describe_them_in_order_and_one_that_cannot_be_read_has_nothing(self, crowd, bench, workers):
+    def test_workers_describe_them_in_order_and_one_that_cannot_be_read_has_nothing(self, crowd, bench, monkeypatch):
+        monkeypatch.setattr(distractors, "spread", spread)
         paths = sorted(crowd.iterdir())
         found = distractors._descriptors(paths, bench)
         assert [len(each) > 0 for each in found] == [path.stem.isdigit() for path in paths]
