@@ -23,6 +23,7 @@ from faemb.rotation import Rotation
 from pictures import pictures
 
 CHANNELS = 18
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def waves() -> onnx.ModelProto:

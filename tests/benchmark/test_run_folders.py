@@ -19,6 +19,7 @@ from faemb.presets import preset
 from pictures import pictures
 
 PLAIN = Experiment(Path("data/holidays"), (Path("flickr"),), HessianAffine(), table="sota")
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.mark.parametrize(
