@@ -12,7 +12,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from rendered import mean_ap_by_hand, rendered, tiny
 
 from faemb import Encoder, Whitening
 from faemb.benchmark import distractors
@@ -30,6 +29,7 @@ from faemb.presets import preset
 from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
+from rendered import mean_ap_by_hand, rendered, tiny
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
 EXTRACTOR = HessianAffine(max_features=40)
