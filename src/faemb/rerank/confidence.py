@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import minimize
 from scipy.special import expit
 
 SURE = 0.9
@@ -101,6 +100,8 @@ def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
 def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> tuple[float, float]:
     """Bias and weight, which is not negative, of a logistic regression on one value."""
+    from scipy.optimize import minimize  # here, since importing it takes a third of a second
+
     columns = np.stack([np.ones(len(value)), value], axis=1)
     sign = np.where(same, 1.0, -1.0)
 
