@@ -1,5 +1,7 @@
 """The share of each descriptor in a similarity: what the shares add up to, and what they stand for."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,8 @@ def views(rng: np.random.Generator, count: int, size: int = 40) -> list[np.ndarr
     return [(view / np.linalg.norm(view, axis=1, keepdims=True)).astype(np.float32) for view in noisy]
 
 
-def small(**changes: object) -> Encoder:
-    settings = {"projection": Projection(6, unit_after=True), "whitening": Whitening(discard=5)}
+def small(**changes: Any) -> Encoder:
+    settings: dict[str, Any] = {"projection": Projection(6, unit_after=True), "whitening": Whitening(discard=5)}
     return Encoder(FastFAemb(4, unit_residuals=True), **{**settings, **changes})
 
 

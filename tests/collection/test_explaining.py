@@ -40,8 +40,7 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gallery")
     for seed in range(12):
         picture(folder / "photos" / f"{seed}.png", seed)
-    model = new_tiny_model()
-    model.extractor.max_features = 300
+    model = Model(HessianAffine(max_features=300), new_tiny_model().encoder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathering, "spread", lambda task, items, jobs=None: ((item, task(item)) for item in items))
         for name, keep in (("kept.faemb", True), ("bare.faemb", False)):
@@ -160,7 +159,7 @@ class TestWhatIsMissing:
             with pytest.raises(InputError, match=r"flat\.png has no local features, so there is nothing to explain"):
                 photos.explain(flat, here / "photos" / "3.png")
             for result in (flat, stored):
-                with pytest.raises(InputError, match=r"flat\.png has no local features, so nothing can be compared with"):
+                with pytest.raises(InputError, match=r"flat\.png has no local features, so nothing can be compared"):
                     photos.explain(query, result)
 
     def test_the_thumbnail_stands_for_a_file_that_is_gone(self, here):

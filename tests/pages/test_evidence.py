@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -44,17 +45,17 @@ def found(agreeing: int = 30, others: int = 5) -> tuple[np.ndarray, Verification
     """Centres in both images, and the verification of them."""
     rng = np.random.default_rng(0)
     first = rng.uniform((110, 10), (290, 190), (agreeing + others, 2)).astype(np.float32)
-    points = np.concatenate([first, first + np.float32((-100, 50))], axis=1)
+    points = np.concatenate([first, first + np.array([-100, 50], np.float32)], axis=1)
     rows = np.arange(agreeing + others)
     agree = rows < agreeing
     return points, Verification(80.0, np.stack([rows, rows], 1), agree, SHIFT, min(agreeing, 9), points)
 
 
-def explained(**changes: object) -> Explanation:
+def explained(**changes: Any) -> Explanation:
     points, verification = found()
     query = Compared("q.png", features(points[:, :2], LEFT), LEFT, flat(LEFT, (200, 0, 0)), Path("/photos/q.png"))
     result = Compared("r.png", features(points[:, 2:], RIGHT), RIGHT, flat(RIGHT, (0, 0, 200)), Path("/photos/r.png"))
-    settings = {
+    settings: dict[str, Any] = {
         "query": query,
         "result": result,
         "similarity": 0.4321,
@@ -67,7 +68,7 @@ def explained(**changes: object) -> Explanation:
     return Explanation(**{**settings, **changes})
 
 
-def unverified(**changes: object) -> Explanation:
+def unverified(**changes: Any) -> Explanation:
     shares = np.linspace(-0.01, 0.05, 35)
     return explained(**{"verification": None, "shares": shares, "notes": ("features are not kept",), **changes})
 

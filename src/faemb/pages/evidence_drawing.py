@@ -112,7 +112,9 @@ def regions(
 ) -> Iterator[tuple[Place, Float[np.ndarray, " 2"], Float[np.ndarray, "2 2"]]]:
     """Place, centre and shape of both regions of each match."""
     found = explanation.verification
-    for row in rows if found is not None else ():
+    if found is None:
+        return
+    for row in rows:
         sides = ((layout.first, explanation.query), (layout.second, explanation.result))
         for (place, side), number in zip(sides, found.matches[row], strict=True):
             frame = _frames(side)[number]
@@ -191,7 +193,7 @@ def lit(explanation: Explanation, pixels: Pixels) -> Pixels:
         outline = (frames[row, :2] + _CIRCLE @ frames[row, 2:].reshape(2, 2).T + 0.5) * scale
         region = _filled(heat.shape, outline)[..., 0]
         heat += region * max(0.0, float(parts[row])) / max(1.0, float(region.sum()))
-    heat = cv2.GaussianBlur(heat, (0, 0), _HEAT_SIDE / 60)
-    level = np.sqrt(np.clip(heat / max(float(np.percentile(heat, 99)), 1e-12), 0, 1))
+    soft = cv2.GaussianBlur(heat, (0, 0), _HEAT_SIDE / 60)
+    level = np.sqrt(np.clip(soft / max(float(np.percentile(soft, 99)), 1e-12), 0, 1))
     level = cv2.resize(level, (pixels.shape[1], pixels.shape[0]), interpolation=cv2.INTER_LINEAR)[..., None]
     return np.clip(pixels * (0.3 + 0.7 * level), 0, 255).astype(np.uint8)
