@@ -42,7 +42,7 @@ KINDS = {
 
 @pytest.mark.parametrize("encoder", KINDS.values(), ids=KINDS)
 def test_shares_add_up_to_the_similarity(encoder: Encoder, rng: np.random.Generator) -> None:
-    encoder = encoder.clone().fit(views(rng, 40))
+    encoder = encoder.clone().fit(views(rng, 16))
     query, same, other, _ = views(rng, 2)
     vector, *others = encoder.encode([query, same, other])
     for each in others:
@@ -54,7 +54,7 @@ def test_shares_add_up_to_the_similarity(encoder: Encoder, rng: np.random.Genera
 
 def test_a_rotation_that_centres_leaves_a_constant(rng: np.random.Generator) -> None:
     """What the subtracted mean adds to the inner product belongs to no descriptor."""
-    encoder = small(rotation=Rotation("whiten", max_axes=9)).fit(views(rng, 40))
+    encoder = small(rotation=Rotation("whiten", max_axes=9)).fit(views(rng, 16))
     query, same, *_ = views(rng, 1)
     pooled = encoder.pool([query])
     vector, other = encoder.encode([query, same])
@@ -68,7 +68,7 @@ def test_a_rotation_that_centres_leaves_a_constant(rng: np.random.Generator) -> 
 
 def test_shares_are_close_to_what_leaving_out_a_descriptor_changes(rng: np.random.Generator) -> None:
     """With equal weights: others would change with every descriptor that is left out."""
-    encoder = small(pooling="sum").fit(views(rng, 40))
+    encoder = small(pooling="sum").fit(views(rng, 16))
     query, same, *_ = views(rng, 1, 200)
     vector, other = encoder.encode([query, same])
     left = [encoder.encode([np.delete(query, number, axis=0)])[0] @ other for number in range(len(query))]
@@ -76,5 +76,5 @@ def test_shares_are_close_to_what_leaving_out_a_descriptor_changes(rng: np.rando
 
 
 def test_no_descriptors_have_no_shares(rng: np.random.Generator) -> None:
-    encoder = small().fit(views(rng, 40))
+    encoder = small().fit(views(rng, 16))
     assert shares(encoder, np.zeros((0, WIDTH), np.float32), np.ones(encoder.dimension)).shape == (0,)

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from faemb.arrays import like, to_numpy
 from faemb.encoder import Encoder
 from faemb.normalise import power_law
+from faemb.rotation import Rotation
 
 NEAR_ZERO = 0.02
 """Components smaller than this times the root mean square are multiplied as one of this size. Of 0, 0.01, 0.03, 0.1 and
@@ -27,9 +28,7 @@ NEAR_ZERO = 0.02
 Vector = Float[np.ndarray, " _"]
 
 
-def shares(
-    encoder: Encoder, descriptors: Float[np.ndarray, "n d"], other: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, " n"]:
+def shares(encoder: Encoder, descriptors: Float[np.ndarray, "n d"], other: Vector) -> Float[np.ndarray, " n"]:
     """What each descriptor of an image adds to the inner product of its vector with `other`, in input order."""
     if not len(descriptors):
         return np.zeros(0)
@@ -38,48 +37,72 @@ def shares(
     return _float64(weights * gram.products(like(direction[None], weights)))[0]
 
 
-def _before_finishing(encoder: Encoder, pooled: Vector, other: Float[np.ndarray, " k"]) -> Vector:
-    """A v: the direction in which pooled vectors are projected."""
-    steps: list[Callable[[Vector], Vector]] = []  # the transposed steps, the last one last
-    vector = pooled
+def _before_finishing(encoder: Encoder, pooled: Vector, other: Vector) -> Vector:
+    """A v: the direction on which pooled vectors are projected. The steps are those of `Encoder.finish`."""
+    steps = _Steps(pooled)
     if encoder.whitening_ is None:
-        normalised = _float64(encoder.embedding_.after_pooling(like(pooled[None], pooled)))[0]
-        steps.append(_times(np.divide(normalised, pooled, out=np.zeros_like(pooled), where=pooled != 0)))
-        vector = normalised
+        steps.like(_float64(encoder.embedding_.after_pooling(pooled[None]))[0])
     if encoder.finishing == "paper":
-        steps.append(_times(_factor(vector, encoder.power)))
-        vector = power_law(vector, encoder.power)
-    steps.append(_times(1 / _length(vector)))
-    vector = vector / _length(vector)
+        steps.power_law(encoder.power)
+    steps.unit_length()
     if encoder.rotation_ is not None:
-        rotation = encoder.rotation_
-        vector = _float64(rotation.transform(vector[None]))[0]
-        steps.append(lambda back: _float64(rotation.transposed(back[None]))[0])
-    kept = np.zeros(len(vector))
-    kept[encoder.discard_after :][: encoder.keep] = 1
+        steps.rotate(encoder.rotation_)
+    steps.select(slice(encoder.discard_after, None))
     if encoder.finishing == "released":
-        tail = vector[encoder.discard_after :]
-        steps.append(_times(np.pad(_factor(tail, encoder.power), (encoder.discard_after, 0))))
-        vector = power_law(vector, encoder.power)
-    back = np.zeros(len(vector))
-    back[kept > 0] = other / _length(vector * kept)
-    for step in reversed(steps):
-        back = step(back)
-    return back
+        steps.power_law(encoder.power)
+    steps.select(slice(encoder.keep))
+    steps.unit_length()
+    return steps.back(other)
 
 
-def _times(factor: Vector | float) -> Callable[[Vector], Vector]:
-    return lambda back: factor * back
+class _Steps:
+    """Steps on one vector, each as the linear map that does the same to it."""
+
+    def __init__(self, vector: Vector) -> None:
+        self._vector = vector
+        self._transposed: list[Callable[[Vector], Vector]] = []
+
+    def like(self, result: Vector) -> None:
+        """Multiply each component so that this is the result; one that is zero stays zero."""
+        before = self._vector
+        self._times(np.divide(result, before, out=np.zeros_like(before), where=before != 0), result)
+
+    def power_law(self, power: float) -> None:
+        self._times(_factor(self._vector, power), power_law(self._vector, power))
+
+    def unit_length(self) -> None:
+        length = float(np.linalg.norm(self._vector)) or 1.0
+        self._times(np.array(1 / length), self._vector / length)
+
+    def rotate(self, rotation: Rotation) -> None:
+        self._transposed.append(lambda back: _float64(rotation.transposed(back[None]))[0])
+        self._vector = _float64(rotation.transform(self._vector[None]))[0]
+
+    def select(self, components: slice) -> None:
+        whole = np.zeros_like(self._vector)
+
+        def padded(back: Vector) -> Vector:
+            whole[components] = back
+            return whole
+
+        self._transposed.append(padded)
+        self._vector = self._vector[components]
+
+    def back(self, other: Vector) -> Vector:
+        """Through the transposed maps, the last one first."""
+        for step in reversed(self._transposed):
+            other = step(other)
+        return other
+
+    def _times(self, factor: np.ndarray, result: Vector) -> None:
+        self._transposed.append(lambda back: factor * back)
+        self._vector = result
 
 
 def _factor(vector: Vector, power: float) -> Vector:
     """|a|^(power - 1), by which the power law multiplies."""
     least = NEAR_ZERO * np.sqrt(np.mean(vector**2))
     return np.maximum(np.abs(vector), least or 1.0) ** (power - 1)
-
-
-def _length(vector: Vector) -> float:
-    return float(np.linalg.norm(vector)) or 1.0
 
 
 def _float64(array: object) -> np.ndarray:
