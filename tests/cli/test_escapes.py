@@ -102,6 +102,8 @@ def run(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: 
 COMMANDS = {
     "index": ("index", "photos", "--out", f"new{NAME}", "--model", "tiny.model"),
     "add": ("add", "c.faemb", "photos"),
+    "explain": ("explain", "c.faemb", f"photos/{NAME}", f"photos/{NAME}"),
+    "explain-nothing": ("explain", "c.faemb", f"photos/{NAME}", f"photos/none{NAME}"),
     "search": ("search", "c.faemb", f"photos/{NAME}", f"photos/broken{NAME}", f"photos/none{NAME}"),
     "duplicates": ("duplicates", "c.faemb", "--threshold", "0.5"),
     "info": ("info", "c.faemb"),

@@ -207,6 +207,18 @@ class TestWhatIsMissing:
         assert len(found.shares) == len(found.query.features)
         assert abs(found.shares.sum() - found.similarity) < 2e-3
 
+    def test_features_whose_geometry_says_nothing(self, here, monkeypatch):
+        """As those of networks, which put regions on a grid."""
+        monkeypatch.setattr(HessianAffine, "largest_turn", None)
+        with Collection.open(here / "kept.faemb") as photos:
+            found = photos.explain(photograph(here / "query.png", 3), here / "photos" / "3.png")
+        assert found.verification is None
+        assert found.shares is not None
+        assert found.notes == (
+            "features of this extractor have no geometry to verify",
+            "confidence is that of the vectors alone",
+        )
+
     def test_damaged_features(self, here):
         query, result = photograph(here / "query.png", 3), here / "photos" / "3.png"
         with Collection.open(here / "kept.faemb") as photos:

@@ -14,6 +14,7 @@ from faemb.collection.explaining import Compared, Explanation
 from faemb.errors import InputError
 from faemb.features import Image, LocalFeatures
 from faemb.features.local_features import discs, frames_from, without_geometry
+from faemb.features.region import Box
 from faemb.pages.evidence import evidence_page, reasons
 from faemb.pages.evidence_drawing import draw_evidence
 from faemb.pages.reasons import agreement
@@ -200,6 +201,16 @@ class TestPage:
             assert re.match(r"(data:image/jpeg;|file:///|#query$|$)", attributes.get("href", ""))
         assert "url(" not in text
         assert page.texts("h1") == [HOSTILE]
+
+    def test_the_box_is_drawn_on_the_query(self):
+        """In units of five per pixel of the query."""
+        boxed = explained(box=Box(20, 10, 220, 190))
+        (outline,) = [
+            each["d"] for each in Page(evidence_page(boxed, title="T")).attributes("path") if each.get("class") == "box"
+        ]
+        assert outline == "M102 52L1102 52L1102 952L102 952z"
+        drawn = draw_evidence(explained(box=Box(20, 10, 80, 190)))
+        assert drawn[300, 61].max() > 200 > 130 > drawn[300, 40].max()
 
     def test_names_stay_text(self):
         query = Compared(HOSTILE, features(found()[0][:, :2], LEFT), LEFT, None, Path("/a") / HOSTILE.replace("/", "_"))

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 
 from faemb.collection.explaining import Compared, Explanation
 from faemb.pages.document import render
-from faemb.pages.evidence_drawing import Pixels, fitted, layout_of, lit, mapped_onto, regions
+from faemb.pages.evidence_drawing import Pixels, box_corners, fitted, layout_of, lit, mapped_onto, regions
 from faemb.pages.reasons import agreement, claim, shared
 from faemb.pages.side_by_side import COLOURS, MOST_LINES, SideBySide
 
@@ -48,6 +48,7 @@ def evidence_page(explanation: Explanation, *, title: str) -> str:
         lit=found is None,
         most=MOST_LINES,
         mapped=_data_uri(mapped_onto(explanation, query, result)) if layout.outlines else "",
+        box=None if explanation.box is None else box_corners(explanation.box, layout).round().astype(int).tolist(),
         circles=list(_circles(explanation, layout)),
         reasons=reasons(explanation),
         transform=None if found is None else found.transform,

@@ -8,6 +8,7 @@ from jaxtyping import Float, UInt8
 
 from faemb.collection.explaining import Compared, Explanation
 from faemb.errors import InputError
+from faemb.features.region import Box
 from faemb.pages.side_by_side import COLOURS, Place, SideBySide, side_by_side
 from faemb.rerank import mapped
 
@@ -17,6 +18,7 @@ _LOW, _HIGH, _WIDE = 600, 900, 6000
 """Height of a drawn picture, in pixels: that of the higher image, within these limits; and its largest width."""
 _PLAIN = (226, 226, 221)
 """Colour of an image without pixels."""
+_BOX = (255, 177, 92)
 _DIM = 0.55
 """Brightness of what the other image does not show."""
 _RIM = 0.5
@@ -95,6 +97,8 @@ Stroke = tuple[Float[np.ndarray, "_ 2"], tuple[int, ...], int]
 
 
 def _strokes(explanation: Explanation, layout: SideBySide, scale: float) -> Iterator[Stroke]:
+    if explanation.box is not None:
+        yield box_corners(explanation.box, layout) * scale, _BOX, 3
     for outline in layout.outlines:
         yield outline * scale, (255, 255, 255), 3
     for colour, rows, ends in zip(COLOURS, layout.rows, layout.lines, strict=True):
@@ -105,6 +109,12 @@ def _strokes(explanation: Explanation, layout: SideBySide, scale: float) -> Iter
                 yield outline * scale, rgb, 2  # a region that leaves its image would be drawn over the other
         for corners in ends:
             yield corners.reshape(2, 2) * scale, rgb, 2
+
+
+def box_corners(box: Box, layout: SideBySide) -> Float[np.ndarray, "4 2"]:
+    """The region of the query that was used."""
+    x1, y1, x2, y2 = box
+    return layout.first.of(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float64))
 
 
 def regions(
