@@ -36,8 +36,8 @@ def options(name: str) -> dict[str, Any]:
     [
         ("--model", {"index", "encode"}),
         ("--network", {"index", "fit", "features", "show-features", "benchmark"}),
-        ("--overwrite", {"search", "explain", "duplicates", "export", "fit", "encode", "show-features", "convert-features",
-                         "leaderboard"}),
+        ("--overwrite", {"search", "explain", "duplicates", "export", "fit", "encode", "show-features",
+                         "convert-features", "leaderboard"}),
         ("--open", {"search", "explain", "duplicates", "leaderboard", "demo"}),
         ("--exclude", {"index", "add", "fit", "encode", "features"}),
         ("--device", {"index", "add", "update", "relearn", "check", "search", "explain", "fit", "encode",
