@@ -99,9 +99,11 @@ class Searcher:
         answers: list[Answer] = []
         size = _VERIFIED_AT_ONCE if wanted.verify else PORTION
         for start in range(0, len(queries), size):
-            progress("search", start, len(queries))
+            if len(queries) > size:
+                progress("search", start, len(queries))
             answers += self._answered(queries[start : start + size], wanted)
-        progress("search", len(queries), len(queries))
+        if len(queries) > size:
+            progress("search", len(queries), len(queries))
         return answers
 
     def _answered(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
