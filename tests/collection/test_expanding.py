@@ -1,7 +1,9 @@
 """Search with results of results: three views of a wide scene, of which the outer two share nothing."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -34,12 +36,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def views(scene: Path) -> Collection:
+def views(scene: Path) -> Iterator[Collection]:
     with Collection.open(scene / "scene.faemb") as opened:
         yield opened
 
 
-def hits_of(collection: Collection, query: Path, **options: object) -> dict[str, Hit]:
+def hits_of(collection: Collection, query: Path, **options: Any) -> dict[str, Hit]:
     (answer,) = collection.search(query, top=20, **options)
     return {hit.path.name: hit for hit in answer.hits}
 
@@ -60,7 +62,7 @@ def test_what_the_query_finds_by_itself_stays_as_it_is(views, scene):
     plain, expanded = hits_of(views, query), hits_of(views, query, expand="results")
     assert expanded["middle.png"] == plain["middle.png"]
     assert plain.keys() == expanded.keys()
-    confidences = [hit.confidence for hit in expanded.values()]
+    confidences = [hit.confidence or 0.0 for hit in expanded.values()]
     assert confidences == sorted(confidences, reverse=True)
 
 
@@ -78,7 +80,7 @@ def test_without_a_sure_result_nothing_changes(views, scene):
 
 def test_a_threshold_holds_for_what_is_found_so(views, scene):
     query = scene / "photos" / "left.png"
-    least = hits_of(views, query)["right.png"].score + 0.001
+    least = (hits_of(views, query)["right.png"].score or 0.0) + 0.001
     assert "right.png" not in hits_of(views, query, expand="results", threshold=least)
 
 

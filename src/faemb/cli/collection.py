@@ -268,7 +268,7 @@ def _judged(hit: "Hit") -> str:
 def _relation(hit: "Hit") -> str:
     if hit.itself:
         return "  (the query itself)"
-    if hit.through is not None:
+    if hit.through is not None and hit.verdict != "unsure":
         return f"  (found through {hit.through.name})"
     return "  (copy of the query)" if hit.copy else ""
 

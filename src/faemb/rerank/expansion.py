@@ -19,8 +19,9 @@ SEEDS = 5
 """Sure results that search in turn."""
 NEIGHBOURS = 20
 """Images that are compared with each of them."""
-LIMIT = 0.8
-"""Largest confidence of an image that was found through another one."""
+LIMIT = 0.6
+"""Largest confidence of an image that was found through another one: the share of right ones among those with two sure
+links (docs/verification-expand.md)."""
 
 
 def seeds(confidences: Sequence[float]) -> list[int]:
