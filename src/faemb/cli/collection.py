@@ -48,6 +48,14 @@ def search(
     least_confidence: Annotated[
         float | None, value("P", "Omit results of lower confidence, such as 0.9; from 0 to 1.")
     ] = None,
+    expand: Annotated[
+        str,
+        value(
+            "NAME",
+            "results: also search with each result that is called the same, for images that show the same thing from "
+            "another side; none.",
+        ),
+    ] = "none",
     index: Index = None,
     page: PageOptions,
     device: Device = "cpu",
@@ -72,6 +80,7 @@ def search(
             threshold=threshold,
             verify=verify,
             least_confidence=least_confidence,
+            expand=expand,
             box=region,
             index=index,
             jobs=jobs,
@@ -259,6 +268,8 @@ def _judged(hit: "Hit") -> str:
 def _relation(hit: "Hit") -> str:
     if hit.itself:
         return "  (the query itself)"
+    if hit.through is not None and hit.verdict != "unsure":
+        return f"  (found through {hit.through.name})"
     return "  (copy of the query)" if hit.copy else ""
 
 
@@ -280,6 +291,7 @@ def _hit_as_json(hit: "Hit") -> dict[str, object]:
         "copy": hit.copy,
         "confidence": hit.confidence,
         "verdict": hit.verdict or None,
+        "through": None if hit.through is None else str(hit.through),
         "verified": found is not None,
         "matches": None if found is None else len(found.matches),
         "agreeing": None if found is None else int(found.agreeing.sum()),

@@ -307,11 +307,13 @@ class Collection:
         count_itself: bool = True,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        expand: str = "none",
     ) -> list[Answer]:
         """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
         The `verify` most similar images are compared with the query feature by feature, and ranked by the confidence
-        that they show the same thing; 0 ranks by similarity alone.
+        that they show the same thing; 0 ranks by similarity alone. With `expand="results"`, the sure results search in
+        turn, and what they find is a hit `through` them, of a confidence of at most 0.6.
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
@@ -326,6 +328,7 @@ class Collection:
             count_itself=count_itself,
             verify=verify,
             least_confidence=least_confidence,
+            expand=expand,
         )
         if faults:
             raise InputError(faults[0])
@@ -343,10 +346,11 @@ class Collection:
         count_itself: bool = True,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        expand: str = "none",
         progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence)
+        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence, expand)
         return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
 
     def search_features(
@@ -359,9 +363,10 @@ class Collection:
         index: str | None = None,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        expand: str = "none",
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor."""
-        wanted = Wanted(top, threshold, index, verify=verify, least_confidence=least_confidence)
+        wanted = Wanted(top, threshold, index, verify=verify, least_confidence=least_confidence, expand=expand)
         stored = [rounded(query) for query in queries]
         return self._searcher.features(stored, names or [""] * len(stored), wanted)
 

@@ -26,7 +26,10 @@ class Hit:
     confidence: float | None = None
     """Probability that it shows the same thing as the query; None if it was not judged."""
     verification: Verification | None = field(default=None, compare=False, repr=False)
-    """How the local features agree; None if they were not compared: `confidence` is that of the vectors alone."""
+    """How the local features agree; None if they were not compared: `confidence` is that of the vectors alone, or that
+    of the way through another image."""
+    through: Path | None = None
+    """The result through which it was found: that shows the same thing as the query, and this the same as that."""
 
     @property
     def verdict(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import FEW_FEATURES, Members, default_threshold, grouped, linked
+from faemb.collection.expanding import Expander
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
@@ -20,10 +21,10 @@ from faemb.errors import Fault, FormatError, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
-from faemb.rerank import VERIFIED
+from faemb.rerank import EXPANSIONS, VERIFIED
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
-from faemb.settings import require_number, require_whole
+from faemb.settings import require_choice, require_number, require_whole
 
 _VERIFIED_AT_ONCE = 8
 """Queries between two reports of progress: verifying the candidates of one takes up to a second."""
@@ -44,10 +45,15 @@ class Wanted:
     """Number of the most similar images whose local features are compared with the query's; 0 for none."""
     least_confidence: float | None = None
     """Smallest confidence of a hit."""
+    expand: str = "none"
+    """How more is found than by the query alone: one of `EXPANSIONS`."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
         require_whole("verify", self.verify, 0)
+        require_choice("expand", self.expand, EXPANSIONS)
+        if self.expand != "none" and not self.verify:
+            raise InputError("expand needs verified results, and verify is 0; leave one of them out")
         if self.least_confidence is not None:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
         if self.threshold is not None:
@@ -128,8 +134,14 @@ class Searcher:
             hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
             note = ""
             if verifier is not None and hits:
+                places = {hit.path: entry for hit, entry in zip(hits, own, strict=True)}
                 hits = _by_confidence(verifier, query.features, own, hits, wanted.verify)
                 note = verifier.note
+                if wanted.expand == "results":
+                    expander = Expander(view, self._reader.catalogue, verifier, self._kind(view, wanted.index))
+                    hits = expander.expanded(vectors[number], hits, places, partial(self._marked, query))
+                    hits = [hit for hit in hits if hit.score is None or hit.score >= least]
+                    note = note or expander.note
             answers.append(Answer(query.name, len(query.features), self._chosen(query, hits, wanted), note))
         return answers
 

@@ -45,6 +45,10 @@ class Verifier:
             return f"{what} local features are not kept; index the images into a new collection, without --no-features"
         return f"{what} their local features are damaged or lost; run: {repair_command(self._file)}"
 
+    def features(self, entry: Entry) -> LocalFeatures | None:
+        """The features of an image, which may be a query in its turn; None if they are not available."""
+        return self._load(entry)
+
     def _load(self, entry: Entry) -> LocalFeatures | None:
         if entry.offset is not None:
             try:
