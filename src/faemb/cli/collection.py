@@ -317,7 +317,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
         without = ", ".join(known.excluded.get(folder, ()))
         yield f"  folder {folder}" + (f", without {without}" if without else "")
     yield f"  features {known.extractor}"
-    yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
+    parts = f", also of {known.parts} x {known.parts} parts of each image" if known.parts else ""
+    yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
     yield f"  index    {known.index}"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""

@@ -84,6 +84,7 @@ class Collection:
     ) -> "Collection":
         """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
         require_choice("index", index, BACKENDS)
+        model.check_settings()
         model.extractor.check_settings()
         create(Layout(folder), model, keep_features=keep_features, index=index)
         return cls(folder, device=device)
@@ -416,6 +417,7 @@ class Collection:
             learned_from=self._catalogue.learned_from(),
             relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
+            parts=model.parts,
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

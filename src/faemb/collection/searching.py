@@ -114,7 +114,7 @@ class Searcher:
         """Per query the hits, best first; none for a query without local features."""
         vectors = view.model.encode([query.features.descriptors for query in queries])
         # One more, since the query itself may be among them and not count.
-        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index))
+        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index), parts=True)
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
