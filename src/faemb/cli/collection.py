@@ -48,6 +48,10 @@ def search(
     least_confidence: Annotated[
         float | None, value("P", "Omit results of lower confidence, such as 0.9; from 0 to 1.")
     ] = None,
+    query_parts: Annotated[
+        int,
+        value("N", "Search for N x N overlapping parts of each query as well: finds images that show a part of it."),
+    ] = 0,
     index: Index = None,
     page: PageOptions,
     device: Device = "cpu",
@@ -72,6 +76,7 @@ def search(
             threshold=threshold,
             verify=verify,
             least_confidence=least_confidence,
+            query_parts=query_parts,
             box=region,
             index=index,
             jobs=jobs,

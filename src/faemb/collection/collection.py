@@ -307,6 +307,7 @@ class Collection:
         count_itself: bool = True,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        query_parts: int = 0,
     ) -> list[Answer]:
         """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
@@ -315,6 +316,8 @@ class Collection:
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
+        With `query_parts`, n x n overlapping parts of each query are searched for as well, which finds images that
+        show a part of it alone.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(
@@ -326,6 +329,7 @@ class Collection:
             count_itself=count_itself,
             verify=verify,
             least_confidence=least_confidence,
+            query_parts=query_parts,
         )
         if faults:
             raise InputError(faults[0])
@@ -343,10 +347,11 @@ class Collection:
         count_itself: bool = True,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        query_parts: int = 0,
         progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence)
+        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence, query_parts)
         return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
 
     def search_features(
@@ -359,9 +364,12 @@ class Collection:
         index: str | None = None,
         verify: int = VERIFIED,
         least_confidence: float | None = None,
+        query_parts: int = 0,
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor."""
-        wanted = Wanted(top, threshold, index, verify=verify, least_confidence=least_confidence)
+        wanted = Wanted(
+            top, threshold, index, verify=verify, least_confidence=least_confidence, query_parts=query_parts
+        )
         stored = [rounded(query) for query in queries]
         return self._searcher.features(stored, names or [""] * len(stored), wanted)
 

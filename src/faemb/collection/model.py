@@ -71,7 +71,7 @@ class Model(Component):
     @property
     def vectors_per_image(self) -> int:
         """Of the whole image, and of its parts."""
-        return 1 + self.parts**2
+        return vectors_per_image(self.parts)
 
     def fit(self, images: Iterable[np.ndarray], *, progress: Progress | None = None) -> "Model":
         """Learn from sets of descriptors, one per image."""
@@ -87,13 +87,13 @@ class Model(Component):
         self.require_fitted()
         return self.encoder_.encode(list(sets))
 
-    def encode_with_parts(self, images: Sequence[LocalFeatures]) -> Float[np.ndarray, "B V D"]:
-        """The vectors of each image and of its parts, the whole image first.
+    def encode_with_parts(self, images: Sequence[LocalFeatures], per_side: int) -> Float[np.ndarray, "B V D"]:
+        """The vectors of each image and of its per_side x per_side parts, the whole image first.
 
         A part with few features, which would resemble other such parts by chance, has the vector of the whole image.
         """
-        sets = [part for image in images for part in (image, *(parts_of(image, self.parts) if self.parts else ()))]
-        vectors = self.encode([part.descriptors for part in sets]).reshape(len(images), self.vectors_per_image, -1)
+        sets = [part for image in images for part in (image, *parts_of(image, per_side))]
+        vectors = self.encode([part.descriptors for part in sets]).reshape(len(images), vectors_per_image(per_side), -1)
         few = np.array([len(part) < _FEW for part in sets]).reshape(vectors.shape[:2])
         return np.where(few[..., None], vectors[:, :1], vectors)
 
@@ -119,6 +119,11 @@ class Model(Component):
         on_device(np.zeros(0), device)  # an unusable device is refused before any image is read
         self.encoder.device = device
         return super().to(device)
+
+
+def vectors_per_image(per_side: int) -> int:
+    """One of the whole image, and one of each part."""
+    return 1 + per_side**2
 
 
 def new_model(

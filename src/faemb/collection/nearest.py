@@ -48,6 +48,22 @@ def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n V D"]
     return np.asarray(scores)
 
 
+def best_of(found: Neighbours, queries: int) -> Neighbours:
+    """Neighbours of several vectors of each query as neighbours of the queries: a row's largest score counts."""
+    per_query, k = len(found.rows) // queries, found.rows.shape[1]
+    if per_query == 1:
+        return found
+    best = Neighbours(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
+    for query in range(queries):
+        own = slice(query * per_query, (query + 1) * per_query)
+        scores, rows = found.scores[own].ravel(), found.rows[own].ravel()
+        order = np.lexsort((rows, -scores))
+        first = np.sort(np.unique(rows[order], return_index=True)[1])  # where each row has its largest score
+        chosen = order[first][:k]
+        best.scores[query, : len(chosen)], best.rows[query, : len(chosen)] = scores[chosen], rows[chosen]
+    return best
+
+
 def _merge(best: Neighbours, scores: Float[np.ndarray, "Q b"], rows: Int[np.ndarray, " b"]) -> None:
     """Merge the scores of a block into the best so far, in place."""
     k = best.scores.shape[1]

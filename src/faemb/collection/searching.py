@@ -11,6 +11,7 @@ import numpy as np
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import FEW_FEATURES, Members, default_threshold, grouped, linked
+from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
@@ -20,6 +21,7 @@ from faemb.errors import Fault, FormatError, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
+from faemb.features.parts import MOST_PER_SIDE
 from faemb.rerank import VERIFIED
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
@@ -44,10 +46,13 @@ class Wanted:
     """Number of the most similar images whose local features are compared with the query's; 0 for none."""
     least_confidence: float | None = None
     """Smallest confidence of a hit."""
+    query_parts: int = 0
+    """Search with n x n overlapping parts of the query as well; 0: with the whole query alone."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
         require_whole("verify", self.verify, 0)
+        require_whole("query_parts", self.query_parts, 0, MOST_PER_SIDE)
         if self.least_confidence is not None:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
         if self.threshold is not None:
@@ -113,9 +118,11 @@ class Searcher:
 
     def _in_view(self, view: View, queries: Sequence[_Query], wanted: Wanted, tolerant: bool) -> list[Answer]:
         """Per query the hits, best first; none for a query without local features."""
-        vectors = view.model.encode([query.features.descriptors for query in queries])
+        vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
+        vectors = vectors.reshape(-1, vectors.shape[-1])
         # One more, since the query itself may be among them and not count.
         found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index), parts=True)
+        found = best_of(found, len(queries))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))

@@ -24,7 +24,7 @@ def vector_file(layout: Layout, generation: int, model: Model) -> SlotFile:
 
 def encoded_rows(model: Model, images: Sequence[LocalFeatures]) -> Float[np.ndarray, "B w"]:
     """The content of the slots of these images."""
-    vectors = model.encode_with_parts(images)
+    vectors = model.encode_with_parts(images, model.parts)
     return vectors.reshape(len(vectors), -1)
 
 

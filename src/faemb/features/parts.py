@@ -16,7 +16,7 @@ _OVERLAP = 1.2
 
 
 def parts_of(features: LocalFeatures, per_side: int) -> list[LocalFeatures]:
-    """The features of each part, from the left to the right and then downwards.
+    """The features of each of n x n parts, from the left to the right and then downwards; none for n = 0.
 
     They are all empty for features without geometry, which nothing can place.
     """
@@ -26,7 +26,7 @@ def parts_of(features: LocalFeatures, per_side: int) -> list[LocalFeatures]:
 
 def _inside(places: Float[np.ndarray, "N 2"], per_side: int) -> Iterator[Bool[np.ndarray, " N"]]:
     """Which features each part holds; places are in sides of the image."""
-    side = min(1.0, _OVERLAP / per_side)
+    side = min(1.0, _OVERLAP / max(per_side, 1))
     starts = np.linspace(0, 1 - side, per_side)
     for top in starts:
         for left in starts:
