@@ -17,17 +17,18 @@ class Neighbours(NamedTuple):
 
 
 def nearest(
-    queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N V D"], live: Int[np.ndarray, " n"], k: int
+    queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N *V D"], live: Int[np.ndarray, " n"], k: int
 ) -> Neighbours:
     """The k rows of `vectors`, among the rows `live` (ascending), with the largest inner product with each query.
 
-    Of the V vectors of a row the nearest counts. Rows of equal score are in ascending order. Only rows above the k-th best so far are sorted.
+    A row is a vector, or V of them, of which the nearest counts. Rows of equal score are in ascending order. Only rows
+    above the k-th best so far are sorted.
     """
     k = min(k, len(live))
     best = Neighbours(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
     if k == 0:
         return best
-    step = max(256, _BLOCK_BYTES // (4 * vectors.shape[1] * vectors.shape[2]))
+    step = max(256, _BLOCK_BYTES // (4 * vectors[0].size))
     for start in range(0, len(vectors), step):
         stop = min(start + step, len(vectors))
         first, last = np.searchsorted(live, (start, stop))
@@ -40,8 +41,10 @@ def nearest(
     return best
 
 
-def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n V D"]) -> Float[np.ndarray, "Q n"]:
+def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n *V D"]) -> Float[np.ndarray, "Q n"]:
     """The largest inner product of each query with the vectors of each row."""
+    if rows.ndim == 2:
+        return np.asarray(queries @ rows.T)
     scores = queries @ rows[:, 0].T
     for place in range(1, rows.shape[1]):
         np.maximum(scores, queries @ rows[:, place].T, out=scores)

@@ -89,7 +89,7 @@ class View:
 
         With `parts`, an image is as similar as the most similar of its stored vectors; else as the whole image is.
         """
-        vectors = self.stored if parts else self.vectors[:, None]
+        vectors = self.stored if parts else self.vectors
         if kind is None or not len(self.slots):
             found = nearest(queries, vectors, self.slots, count)
             found = Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
@@ -115,7 +115,7 @@ class View:
     def _ranked(
         self,
         queries: Float[np.ndarray, "Q D"],
-        vectors: Float[np.ndarray, "total V D"],
+        vectors: Float[np.ndarray, "total *V D"],
         candidates: list[np.ndarray],
         count: int,
     ) -> Neighbours:
