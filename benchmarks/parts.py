@@ -33,6 +33,8 @@ _GRIDS = (0, 2, 3)
 """Parts along a side that a collection stores vectors of; 0: none."""
 _VERIFIED, _MORE_VERIFIED = (0, 100), (300, 500)
 """Candidates that are verified; more of them for strong crops among whole images, where they might replace parts."""
+_FEW = 5
+"""So few features tell little about what they show, whatever they are compared with."""
 _BOX = 0.1
 """Area of a query box."""
 _REVERSE = 0.1
@@ -116,6 +118,8 @@ def _measured(
 ) -> Iterator[Result]:
     features = [query.features for query in queries]
     yield Result(f"{name}: features", float(np.mean([len(each) for each in features])), "a query")
+    few = float(np.mean([len(each) < _FEW for each in features]))
+    yield Result(f"{name}: queries with fewer than {_FEW} features", 100 * few, "%")
     for verify in (*_VERIFIED, *more):
         start = time.perf_counter()
         answers = photos.search_features(features, top=10, verify=verify, query_parts=query_parts)

@@ -31,7 +31,7 @@ def _inside(places: Float[np.ndarray, "N 2"], per_side: int) -> Iterator[Bool[np
     for top in starts:
         for left in starts:
             corner = np.array([left, top])
-            yield ((places >= corner) & (places <= corner + side)).all(1)
+            yield np.asarray(((places >= corner) & (places <= corner + side)).all(1))
 
 
 def _extent(features: LocalFeatures) -> Float[np.ndarray, " 2"]:
