@@ -82,7 +82,7 @@ def reverse(stored: Path, chosen: Sequence[Path]) -> Iterator[Result]:
         shutil.copytree(stored, Path(scratch) / "c")
         crop_of = {path: Path(scratch) / f"{path.stem}.png" for path in chosen}
         for path, crop in crop_of.items():
-            cv2.imwrite(str(crop), view(cv2.imread(str(path)), rng, MILD, _REVERSE))
+            cv2.imwrite(str(crop), view(_photograph(path), rng, MILD, _REVERSE))
         with Collection.open(Path(scratch) / "c") as photos:
             photos.remove(chosen)
             photos.add(list(crop_of.values()))
@@ -96,7 +96,7 @@ def reverse(stored: Path, chosen: Sequence[Path]) -> Iterator[Result]:
 
 def crops(photos: Collection, chosen: Sequence[Path], changes: Changes, area: float) -> list[Query]:
     rng = np.random.default_rng(int(1000 * area))
-    views = (view(cv2.imread(str(path)), rng, changes, area) for path in chosen)
+    views = (view(_photograph(path), rng, changes, area) for path in chosen)
     extract = photos.model.extractor.extract
     return [Query(path, extract(_rgb(pixels))) for path, pixels in zip(chosen, views, strict=True)]
 
@@ -132,6 +132,14 @@ def _measured(
 
 def _is_found(query: Query, answer: Answer, most: int) -> bool:
     return query.original in [hit.path for hit in answer.hits[:most]]
+
+
+def _photograph(path: Path) -> np.ndarray:
+    """Its pixels, in the order of OpenCV."""
+    pixels = cv2.imread(str(path))
+    if pixels is None:
+        raise FileNotFoundError(path)
+    return np.asarray(pixels)
 
 
 def _rgb(pixels: np.ndarray) -> np.ndarray:
