@@ -124,6 +124,21 @@ class TestIndex:
             assert made.info().index == "exact"
             assert all(entry.offset is None for entry in made.entries())
 
+    def test_vectors_of_parts(self, run):
+        assert run("index", "photos", "--out", "new.faemb", "--parts", "2").code == 0
+        with Collection.open("new.faemb") as made:
+            assert made.view().stored.shape[1] == 5
+        assert ", also of 2 x 2 parts of each image\n" in run("info", "new.faemb").out
+        found = json.loads(
+            run("search", "new.faemb", "photos/a.png", "--query-parts", "2", "--verify", "0", "--json").out
+        )
+        assert found["answers"][0]["hits"][0]["path"].endswith("a.png")
+
+    def test_a_number_of_parts_that_cannot_be_used(self, run):
+        assert_mistake(run("index", "photos", "--out", "new.faemb", "--parts", "9"), "parts is 9; .* 2 to 5")
+        given = ["--model", "tiny.model", "--parts", "2"]
+        assert_mistake(run("index", "photos", "--out", "new.faemb", *given), "--parts cannot be combined with --model")
+
     def test_quiet(self, run):
         assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--quiet") == (0, "", "")
 

@@ -56,6 +56,10 @@ def search(
             "another side; none.",
         ),
     ] = "none",
+    query_parts: Annotated[
+        int,
+        value("N", "Search for N x N overlapping parts of each query as well: finds images that show a part of it."),
+    ] = 0,
     index: Index = None,
     page: PageOptions,
     device: Device = "cpu",
@@ -81,6 +85,7 @@ def search(
             verify=verify,
             least_confidence=least_confidence,
             expand=expand,
+            query_parts=query_parts,
             box=region,
             index=index,
             jobs=jobs,
@@ -329,7 +334,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
         without = ", ".join(known.excluded.get(folder, ()))
         yield f"  folder {folder}" + (f", without {without}" if without else "")
     yield f"  features {known.extractor}"
-    yield f"  encoder  {known.encoder}, {known.dimension} dimensions"
+    parts = f", also of {known.parts} x {known.parts} parts of each image" if known.parts else ""
+    yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
     yield f"  index    {known.index}"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""

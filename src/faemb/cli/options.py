@@ -170,6 +170,15 @@ class ModelOptions(ExtractorOptions):
         value("NAME", f"Encoder: small (if not given), medium or best, or a published method: {PUBLISHED}."),
     ] = None
     variant: Variant = None
+    parts: Annotated[
+        int | None,
+        value(
+            "N",
+            "Also store the vectors of N x N overlapping parts of each image (2 to 5), so that a query that shows a "
+            "small part of an image finds it: vectors take 1 + N x N times the room, encoding two to three times the "
+            "time.",
+        ),
+    ] = None
     root_sift: Annotated[
         bool, flag("If IMAGES are files of SIFT features: turn the descriptors into RootSIFT.", "--root-sift")
     ] = False
@@ -186,7 +195,7 @@ class ModelOptions(ExtractorOptions):
         from faemb.features.feature_files import FEATURES
 
         extractor = self._feature_files(sources) if sources.kind is FEATURES else self._of_images()
-        return new_model(extractor, self.preset or "small", self.variant).to(device)
+        return new_model(extractor, self.preset or "small", self.variant, parts=self.parts or 0).to(device)
 
     def _of_images(self) -> "Extractor":
         self._refuse(("root_sift",), "images; it is for files of SIFT features")

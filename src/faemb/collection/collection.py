@@ -85,6 +85,7 @@ class Collection:
     ) -> "Collection":
         """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
         require_choice("index", index, BACKENDS)
+        model.check_settings()
         model.extractor.check_settings()
         create(Layout(folder), model, keep_features=keep_features, index=index)
         return cls(folder, device=device)
@@ -308,6 +309,7 @@ class Collection:
         verify: int = VERIFIED,
         least_confidence: float | None = None,
         expand: str = "none",
+        query_parts: int = 0,
     ) -> list[Answer]:
         """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
@@ -317,6 +319,8 @@ class Collection:
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
+        With `query_parts`, n x n overlapping parts of each query are searched for as well, which finds images that
+        show a part of it alone.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(
@@ -329,6 +333,7 @@ class Collection:
             verify=verify,
             least_confidence=least_confidence,
             expand=expand,
+            query_parts=query_parts,
         )
         if faults:
             raise InputError(faults[0])
@@ -347,10 +352,11 @@ class Collection:
         verify: int = VERIFIED,
         least_confidence: float | None = None,
         expand: str = "none",
+        query_parts: int = 0,
         progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence, expand)
+        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence, expand, query_parts)
         return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
 
     def search_features(
@@ -364,9 +370,10 @@ class Collection:
         verify: int = VERIFIED,
         least_confidence: float | None = None,
         expand: str = "none",
+        query_parts: int = 0,
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor."""
-        wanted = Wanted(top, threshold, index, verify=verify, least_confidence=least_confidence, expand=expand)
+        wanted = Wanted(top, threshold, index, True, verify, least_confidence, expand, query_parts)
         stored = [rounded(query) for query in queries]
         return self._searcher.features(stored, names or [""] * len(stored), wanted)
 
@@ -430,6 +437,7 @@ class Collection:
             learned_from=self._catalogue.learned_from(),
             relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
+            parts=model.parts,
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

@@ -91,7 +91,8 @@ class Copies:
             return None  # its features are lost
         return Twin(entry, moved=False, packed=packed, vector=vector)
 
-    def _vector(self, entry: Entry) -> Float[np.ndarray, " D"] | None:
+    def _vector(self, entry: Entry) -> Float[np.ndarray, " w"] | None:
+        """The content of its slot."""
         if entry.slot is None or not self._model.is_fitted:
             return None
         file = vector_file(self._writer.layout, self._writer.generation, self._model)

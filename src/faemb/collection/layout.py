@@ -5,7 +5,7 @@ model.faemb            extractor and encoder; model-generation-G.faemb if it was
 vectors-G.f32          vectors, one slot per image; G is the generation: it counts compactions and relearnings
 features-G.bin         packed local features, one image after the other
 thumbnails.sqlite      small JPEGs, by the hash of the image file
-KIND-G-N.faiss         an index of the first N slots, rebuilt when it is missing
+KIND-G-N.faiss         an index of the first N vectors, rebuilt when it is missing
 writer.lock            locked by the one process that changes the collection
 """
 

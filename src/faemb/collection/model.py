@@ -5,7 +5,8 @@
 It is fitted on unlabelled images, for example those of the collection itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,11 +16,13 @@ from faemb.arrays import on_device
 from faemb.component import Component
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError
-from faemb.features import Extractor, HessianAffine
+from faemb.features import Extractor, HessianAffine, LocalFeatures
+from faemb.features.parts import MOST_PER_SIDE, parts_of
 from faemb.presets import BEST, COLLECTION, preset, shrunk
 from faemb.runtime import Progress
 from faemb.runtime.storage import AnyPath
 from faemb.sets import some
+from faemb.settings import require_whole
 
 FEATURES = 2000
 """Largest number of local features per image; more of them take time and space, and improve search little."""
@@ -30,6 +33,9 @@ _LEAST_SAMPLE = 20_000
 _TOLERANCE = 0.1
 """Tolerance of democratic pooling: mAP on 811 photographs is 77.0; at 0.003 it is 76.7 and takes 1.5 times as long."""
 
+_FEW = 5
+"""Parts with fewer features have no vector of their own."""
+
 
 class Model(Component):
     """Learned: `encoder_`, the fitted encoder.
@@ -37,13 +43,20 @@ class Model(Component):
     extractor: gives the local features of an image
     encoder:   settings of the encoder; fitting leaves it as it is
     shrink:    fit a smaller encoder where there are few descriptors to learn from
+    parts:     a collection also stores the vectors of n x n overlapping parts of each image; 0: of whole images alone
     """
 
     learned = ("encoder_",)
+    baseline: ClassVar[Mapping[str, object]] = {"parts": 0}
     encoder_: Encoder
 
-    def __init__(self, extractor: Extractor, encoder: Encoder, *, shrink: bool = False) -> None:
-        self.extractor, self.encoder, self.shrink = extractor, encoder, shrink
+    def __init__(self, extractor: Extractor, encoder: Encoder, *, shrink: bool = False, parts: int = 0) -> None:
+        self.extractor, self.encoder, self.shrink, self.parts = extractor, encoder, shrink, parts
+
+    def check_settings(self) -> None:
+        super().check_settings()
+        if self.parts:
+            require_whole("parts", self.parts, 2, MOST_PER_SIDE)
 
     @property
     def fingerprint(self) -> str:
@@ -54,6 +67,11 @@ class Model(Component):
         """Length of the image vectors."""
         self.require_fitted()
         return self.encoder_.dimension
+
+    @property
+    def vectors_per_image(self) -> int:
+        """Of the whole image, and of its parts."""
+        return vectors_per_image(self.parts)
 
     def fit(self, images: Iterable[np.ndarray], *, progress: Progress | None = None) -> "Model":
         """Learn from sets of descriptors, one per image."""
@@ -68,6 +86,16 @@ class Model(Component):
         """One vector per set of descriptors; zeros for an empty set."""
         self.require_fitted()
         return self.encoder_.encode(list(sets))
+
+    def encode_with_parts(self, images: Sequence[LocalFeatures], per_side: int) -> Float[np.ndarray, "B V D"]:
+        """The vectors of each image and of its per_side x per_side parts, the whole image first.
+
+        A part with few features, which would resemble other such parts by chance, has the vector of the whole image.
+        """
+        sets = [part for image in images for part in (image, *parts_of(image, per_side))]
+        vectors = self.encode([part.descriptors for part in sets]).reshape(len(images), vectors_per_image(per_side), -1)
+        few = np.array([len(part) < _FEW for part in sets]).reshape(vectors.shape[:2])
+        return np.where(few[..., None], vectors[:, :1], vectors)
 
     def save(self, path: AnyPath, *, overwrite: bool = False) -> str:
         """Write settings and learned arrays to one file; returns the fingerprint.
@@ -93,14 +121,23 @@ class Model(Component):
         return super().to(device)
 
 
+def vectors_per_image(per_side: int) -> int:
+    """One of the whole image, and one of each part."""
+    return 1 + per_side**2
+
+
 def new_model(
-    extractor: Extractor | None = None, name: str = "small", variant: str | None = None, *, device: str = "cpu"
+    extractor: Extractor | None = None,
+    name: str = "small",
+    variant: str | None = None,
+    *,
+    parts: int = 0,
+    device: str = "cpu",
 ) -> Model:
     """A model that is not fitted yet, with the encoder of the preset `name`."""
     extractor = extractor or HessianAffine(max_features=FEATURES)
-    return Model(
-        extractor, preset(name, variant, tolerance=_TOLERANCE, device=device), shrink=name in (*COLLECTION, BEST)
-    )
+    encoder = preset(name, variant, tolerance=_TOLERANCE, device=device)
+    return Model(extractor, encoder, shrink=name in (*COLLECTION, BEST), parts=parts)
 
 
 def learning_sample(images: Iterable[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:

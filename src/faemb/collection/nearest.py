@@ -17,17 +17,18 @@ class Neighbours(NamedTuple):
 
 
 def nearest(
-    queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N D"], live: Int[np.ndarray, " n"], k: int
+    queries: Float[np.ndarray, "Q D"], vectors: Float[np.ndarray, "N *V D"], live: Int[np.ndarray, " n"], k: int
 ) -> Neighbours:
     """The k rows of `vectors`, among the rows `live` (ascending), with the largest inner product with each query.
 
-    Rows of equal score are in ascending order. Only rows above the k-th best so far are sorted.
+    A row is a vector, or V of them, of which the nearest counts. Rows of equal score are in ascending order. Only rows
+    above the k-th best so far are sorted.
     """
     k = min(k, len(live))
     best = Neighbours(np.full((len(queries), k), -np.inf, np.float32), np.full((len(queries), k), -1, np.int64))
     if k == 0:
         return best
-    step = max(256, _BLOCK_BYTES // (4 * vectors.shape[1]))
+    step = max(256, _BLOCK_BYTES // (4 * vectors[0].size))
     for start in range(0, len(vectors), step):
         stop = min(start + step, len(vectors))
         first, last = np.searchsorted(live, (start, stop))
@@ -36,7 +37,33 @@ def nearest(
         rows = live[first:last]
         whole = last - first == stop - start
         block = vectors[start:stop] if whole else vectors[rows]
-        _merge(best, queries @ block.T, rows)
+        _merge(best, products(queries, block), rows)
+    return best
+
+
+def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n *V D"]) -> Float[np.ndarray, "Q n"]:
+    """The largest inner product of each query with the vectors of each row."""
+    if rows.ndim == 2:
+        return np.asarray(queries @ rows.T)
+    scores = queries @ rows[:, 0].T
+    for place in range(1, rows.shape[1]):
+        np.maximum(scores, queries @ rows[:, place].T, out=scores)
+    return np.asarray(scores)
+
+
+def best_of(found: Neighbours, queries: int) -> Neighbours:
+    """Neighbours of several vectors of each query as neighbours of the queries: a row's largest score counts."""
+    per_query, k = len(found.rows) // queries, found.rows.shape[1]
+    if per_query == 1:
+        return found
+    best = Neighbours(np.full((queries, k), -np.inf, np.float32), np.full((queries, k), -1, np.int64))
+    for query in range(queries):
+        own = slice(query * per_query, (query + 1) * per_query)
+        scores, rows = found.scores[own].ravel(), found.rows[own].ravel()
+        order = np.lexsort((rows, -scores))
+        first = np.sort(np.unique(rows[order], return_index=True)[1])  # where each row has its largest score
+        chosen = order[first][:k]
+        best.scores[query, : len(chosen)], best.rows[query, : len(chosen)] = scores[chosen], rows[chosen]
     return best
 
 

@@ -16,7 +16,7 @@ from faemb.collection.current_model import CurrentModel
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.nearest import Neighbours, nearest
+from faemb.collection.nearest import Neighbours, nearest, products
 from faemb.collection.stored import stored_features, vector_file
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
@@ -44,7 +44,9 @@ class View:
     ids: Int[np.ndarray, " n"]
     """Image of each of `slots`."""
     vectors: Float[np.ndarray, "total D"]
-    """Vectors of all slots, in use or not."""
+    """Vectors of whole images, of all slots, in use or not."""
+    with_parts: Float[np.ndarray, "total V D"] | None = field(default=None, repr=False)
+    """If images have vectors of their parts too: these after that of the whole image."""
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
     """Opened indexes, by kind."""
 
@@ -56,8 +58,16 @@ class View:
         with catalogue.snapshot():
             generation = catalogue.generation()
             slots, ids = catalogue.live()
-            vectors = vector_file(layout, generation, model).rows(catalogue.next_slot())
-        return cls(layout, model, generation, slots, ids, vectors)
+            rows = vector_file(layout, generation, model).rows(catalogue.next_slot())
+        if not model.parts:
+            return cls(layout, model, generation, slots, ids, rows)
+        stored = rows.reshape(len(rows), model.vectors_per_image, model.dimension)
+        return cls(layout, model, generation, slots, ids, stored[:, 0], stored)
+
+    @property
+    def stored(self) -> Float[np.ndarray, "total V D"]:
+        """All vectors of all slots."""
+        return self.vectors[:, None] if self.with_parts is None else self.with_parts
 
     @cached_property
     def position(self) -> Int[np.ndarray, " total"]:
@@ -69,41 +79,60 @@ class View:
     @cached_property
     def unrelated(self) -> Unrelated:
         """The similarity of images that show different things."""
-        return Unrelated.of(np.asarray(self.vectors)[self.slots[sample_of(len(self.slots))]])
+        sample = np.asarray(self.stored)[self.slots[sample_of(len(self.slots))]]
+        return Unrelated.of(sample[:, 0], sample)
 
-    def search(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None) -> Neighbours:
-        """The best slots for each query by full vectors, as positions in `slots`."""
+    def search(
+        self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None, *, parts: bool = False
+    ) -> Neighbours:
+        """The best slots for each query by full vectors, as positions in `slots`.
+
+        With `parts`, an image is as similar as the most similar of its stored vectors; else as the whole image is.
+        """
+        vectors = self.stored if parts else self.vectors
         if kind is None or not len(self.slots):
-            found = nearest(queries, self.vectors, self.slots, count)
+            found = nearest(queries, vectors, self.slots, count)
             found = Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
         else:
-            found = self._ranked(queries, self._candidates(queries, count, kind), count)
+            found = self._ranked(queries, vectors, self._candidates(queries, count, kind), count)
         return _settled(found)
 
     def _candidates(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend]) -> list[np.ndarray]:
         """Per query, slots in use: candidates from the index, and all slots that it does not cover."""
-        index = self._index(kind)
-        total = len(self.vectors)
-        unused = max(total, index.covered) - len(self.slots)
-        found = index.candidates(queries, min(max(_MORE * count, _AT_LEAST) + unused, index.covered))
+        index, per_slot = self._index(kind), self.stored.shape[1]
+        total, covered = len(self.vectors), index.covered // per_slot
+        unused = max(total, covered) - len(self.slots)
+        wanted_rows = per_slot * (max(_MORE * count, _AT_LEAST) + unused)
+        found = index.candidates(queries, min(wanted_rows, index.covered)) // per_slot  # -1 stays -1
         # The images of the last slots may have been removed, and a damaged index can return any number.
-        known = np.sort(np.where(found < min(total, index.covered), found, -1), axis=1)
+        known = np.sort(np.where(found < min(total, covered), found, -1), axis=1)
         wanted = (known >= 0) & (self.position[known] >= 0)
         wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
-        later = np.arange(index.covered, total)
+        later = np.arange(covered, total)
         later = later[self.position[later] >= 0]
         return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
 
-    def _ranked(self, queries: Float[np.ndarray, "Q D"], candidates: list[np.ndarray], count: int) -> Neighbours:
+    def _ranked(
+        self,
+        queries: Float[np.ndarray, "Q D"],
+        vectors: Float[np.ndarray, "total *V D"],
+        candidates: list[np.ndarray],
+        count: int,
+    ) -> Neighbours:
         count = min(count, len(self.slots))
         best = Neighbours(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
-        vectors = np.asarray(self.vectors)  # indexing np.memmap costs more than the product
+        vectors = np.asarray(vectors)  # indexing np.memmap costs more than the product
         for query, slots in enumerate(candidates):
-            scores = vectors[slots] @ queries[query]
+            scores = products(queries[query : query + 1], vectors[slots])[0]
             order = np.argsort(-scores, kind="stable")[:count]
             best.scores[query, : len(order)] = scores[order]
             best.rows[query, : len(order)] = self.position[slots[order]]
         return best
+
+    @property
+    def _rows(self) -> Float[np.ndarray, "rows D"]:
+        """The vectors that an index holds: those of a slot follow each other."""
+        return self.stored.reshape(-1, self.vectors.shape[1])
 
     def _index(self, kind: type[Backend]) -> Backend:
         if kind.name not in self._indexes:
@@ -113,7 +142,7 @@ class View:
     def _stored(self, kind: type[Backend]) -> Backend | None:
         """The newest index file that can be used."""
         for covered, path in sorted(self._index_files(kind), reverse=True):
-            if covered >= (1 - _REBUILD_SHARE) * len(self.vectors):
+            if covered >= (1 - _REBUILD_SHARE) * len(self._rows):
                 try:
                     index = kind.load(path)
                 except FormatError:
@@ -123,7 +152,8 @@ class View:
         return None
 
     def _built(self, kind: type[Backend]) -> Backend:
-        index = kind.build(self.vectors, self.slots)
+        per_slot = self.stored.shape[1]
+        index = kind.build(self._rows, (self.slots[:, None] * per_slot + np.arange(per_slot)).ravel())
         path = self.layout.index(kind.name, self.generation, index.covered)
         try:
             index.save(path)

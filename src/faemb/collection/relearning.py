@@ -15,7 +15,7 @@ from faemb.collection.catalogue import Catalogue, Relearning
 from faemb.collection.hints import typed
 from faemb.collection.layout import Layout, relearned_model
 from faemb.collection.model import Model
-from faemb.collection.stored import vector_file
+from faemb.collection.stored import encoded_rows, vector_file
 from faemb.collection.writing import LEARNING_IMAGES, Writer, writing_to
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import sync_folder
@@ -128,10 +128,10 @@ def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
     """Encode every image that has no vector of the next generation yet."""
     catalogue, total, last = writer.catalogue, learnable(writer.catalogue), 0
     left = catalogue.count_unstaged()
-    fresh.encoder_.prepare(left)
+    fresh.encoder_.prepare(left * fresh.vectors_per_image)
     while batch := catalogue.unstaged(last, PORTION, PORTION_DESCRIPTORS):
         writer.progress("encode", total - left, total)
-        vectors = fresh.encode([writer.features(entry).descriptors for entry in batch])
+        vectors = encoded_rows(fresh, [writer.features(entry) for entry in batch])
         with catalogue.change(), writing_to(writer.layout.folder):
             first = catalogue.next_staged_slot()
             crcs = vector_file(writer.layout, coming.generation, fresh).write(first, vectors)

@@ -114,3 +114,5 @@ class Info:
     """The collection has outgrown its model, or learning it again was interrupted; run `faemb relearn`."""
     removed: int
     """Images that were removed, and that `update` passes over."""
+    parts: int = 0
+    """Each image also has vectors of n x n parts; 0 if it has not."""

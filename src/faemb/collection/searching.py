@@ -12,6 +12,7 @@ from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import FEW_FEATURES, Members, default_threshold, grouped, linked
 from faemb.collection.expanding import Expander
+from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
@@ -21,6 +22,7 @@ from faemb.errors import Fault, FormatError, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
+from faemb.features.parts import MOST_PER_SIDE
 from faemb.rerank import EXPANSIONS, VERIFIED
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
@@ -47,6 +49,8 @@ class Wanted:
     """Smallest confidence of a hit."""
     expand: str = "none"
     """How more is found than by the query alone: one of `EXPANSIONS`."""
+    query_parts: int = 0
+    """Search with n x n overlapping parts of the query as well; 0: with the whole query alone."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
@@ -54,6 +58,7 @@ class Wanted:
         require_choice("expand", self.expand, EXPANSIONS)
         if self.expand != "none" and not self.verify:
             raise InputError("expand needs verified results, and verify is 0; leave one of them out")
+        require_whole("query_parts", self.query_parts, 0, MOST_PER_SIDE)
         if self.least_confidence is not None:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
         if self.threshold is not None:
@@ -121,9 +126,11 @@ class Searcher:
 
     def _in_view(self, view: View, queries: Sequence[_Query], wanted: Wanted, tolerant: bool) -> list[Answer]:
         """Per query the hits, best first; none for a query without local features."""
-        vectors = view.model.encode([query.features.descriptors for query in queries])
+        vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
+        whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
         # One more, since the query itself may be among them and not count.
-        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index))
+        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index), parts=True)
+        found = best_of(found, len(queries))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
@@ -139,7 +146,7 @@ class Searcher:
                 note = verifier.note
                 if wanted.expand == "results":
                     expander = Expander(view, self._reader.catalogue, verifier, self._kind(view, wanted.index))
-                    hits = expander.expanded(vectors[number], hits, places, partial(self._marked, query))
+                    hits = expander.expanded(whole[number], hits, places, partial(self._marked, query))
                     hits = [hit for hit in hits if hit.score is None or hit.score >= least]
                     note = note or expander.note
             answers.append(Answer(query.name, len(query.features), self._chosen(query, hits, wanted), note))

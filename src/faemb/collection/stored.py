@@ -1,7 +1,11 @@
 """Vectors and local features of a collection's images, in the files that the catalogue names."""
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
 
 from faemb.collection.catalogue import Entry
 from faemb.collection.hints import repair_command
@@ -14,7 +18,14 @@ from faemb.features import LocalFeatures
 
 
 def vector_file(layout: Layout, generation: int, model: Model) -> SlotFile:
-    return SlotFile(layout.vectors(generation), "<f4", model.dimension)
+    """A slot holds all vectors of an image, one after the other: that of the whole image, then those of its parts."""
+    return SlotFile(layout.vectors(generation), "<f4", model.vectors_per_image * model.dimension)
+
+
+def encoded_rows(model: Model, images: Sequence[LocalFeatures]) -> Float[np.ndarray, "B w"]:
+    """The content of the slots of these images."""
+    vectors = model.encode_with_parts(images, model.parts)
+    return vectors.reshape(len(vectors), -1)
 
 
 def stored_features(file: Path, entry: Entry) -> LocalFeatures:

@@ -20,7 +20,7 @@ from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.slots import write_at
 from faemb.collection.sources import is_gone
-from faemb.collection.stored import packed_features, stored_features, vector_file
+from faemb.collection.stored import encoded_rows, packed_features, stored_features, vector_file
 from faemb.collection.thumbnails import Thumbnails
 from faemb.errors import FaembError, Fault, InputError
 from faemb.features import LocalFeatures
@@ -131,14 +131,14 @@ class Writer:
 
     def encode(self, model: Model) -> None:
         total, done = self.catalogue.count("slot is null and features > 0"), 0
-        model.encoder_.prepare(total, progress=self.progress)
+        model.encoder_.prepare(total * model.vectors_per_image, progress=self.progress)
         while batch := self.catalogue.waiting(PORTION, PORTION_DESCRIPTORS):
             self.progress("encode", done, total)
-            self.place(batch, model.encode([self.features(entry).descriptors for entry in batch]), model)
+            self.place(batch, encoded_rows(model, [self.features(entry) for entry in batch]), model)
             done += len(batch)
         self.progress("encode", total, total)
 
-    def place(self, entries: Sequence[Entry], vectors: Float[np.ndarray, "B D"], model: Model) -> None:
+    def place(self, entries: Sequence[Entry], vectors: Float[np.ndarray, "B w"], model: Model) -> None:
         """Write the vectors of images into the next slots."""
         with self.catalogue.change(), writing_to(self.layout.folder):
             first = self.catalogue.free_slot()

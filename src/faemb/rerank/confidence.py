@@ -45,14 +45,19 @@ class Unrelated(NamedTuple):
     """Standard deviation."""
 
     @classmethod
-    def of(cls, sample: Float[np.ndarray, "n D"]) -> "Unrelated":
-        """From vectors of images of which most pairs show different things; robust against the other pairs."""
+    def of(cls, sample: Float[np.ndarray, "n D"], stored: Float[np.ndarray, "n V D"] | None = None) -> "Unrelated":
+        """From vectors of images of which most pairs show different things; robust against the other pairs.
+
+        `stored` are all vectors of these images, if there are some of their parts too: the nearest of them counts, as
+        it does in a search.
+        """
         count, dimension = sample.shape
         chance = cls(0.0, _SPREAD / np.sqrt(max(dimension, 1)))
         if count < _LEAST_SAMPLE:
             return chance
         vectors = sample.astype(np.float64)
-        pairs = (vectors @ vectors.T)[np.triu_indices(count, 1)]
+        others = vectors if stored is None else stored.reshape(-1, dimension).astype(np.float64)
+        pairs = (vectors @ others.T).reshape(count, count, -1).max(2)[np.triu_indices(count, 1)]
         typical = float(np.median(pairs))
         spread = float(np.percentile(pairs, _UPPER)) - typical
         return cls(typical, float(np.clip(spread, chance.spread / _ODD, chance.spread * _ODD)))
