@@ -6,7 +6,7 @@ Without names: all but the long ones.
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import calibration, collections, core, duplicates, features, few_images, first_hour
+from benchmarks import calibration, collections, core, duplicates, features, few_images, first_hour, verification
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "first-hour": first_hour.run,
     "few-images": few_images.run,
     "duplicates": duplicates.run,
+    "verification": verification.run,
     "calibration": calibration.run,
 }
 LONG = ("few-images", "calibration")
