@@ -136,6 +136,12 @@ class TestMatchable:
         np.testing.assert_allclose(np.linalg.norm(Matchable.of(longer).descriptors, axis=1), 1, atol=1e-6)
         np.testing.assert_array_equal(longer.descriptors, before)
 
+    @pytest.mark.parametrize("scale", [1e-30, 1e-12, 1.0, 1e12, 1e30])
+    def test_lengths_of_any_size(self, rng, scale):
+        features = scene(rng, 12)
+        scaled = replace(features, descriptors=(scale * features.descriptors).astype(np.float32))
+        np.testing.assert_allclose(Matchable.of(scaled).descriptors, features.descriptors, atol=1e-5)
+
     def test_its_name_in_words(self, rng):
         assert repr(Matchable.of(scene(rng, 3))) == "Matchable(3 features of an image of 640 x 480 pixels)"
 
