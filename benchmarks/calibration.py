@@ -1,10 +1,10 @@
 """Calibration of the confidence: weights learned from rendered views of photographs, and how right they are elsewhere.
 
 Views of flickr1500 are searched in a collection of flickr1500: of the best results of each, the photograph itself is
-right, and all others are wrong. Half of the views are mild changes, half hard ones, down to 3 % of the area. The weights
-that `Confidence.fit` finds are printed beside those in the code. These are then judged on photographs that had no part
-in it: holidays811 and ukbench400 by their ground truth, and flickr1500 as queries of things that holidays811 does not
-show. Collections are kept in build/calibration for the next run.
+right, and all others are wrong. Half of the views are mild changes, half hard ones, down to 3 % of the area. The
+weights that `Confidence.fit` finds are printed beside those in the code. These are then judged on photographs that had
+no part in it: holidays811 and ukbench400 by their ground truth, and flickr1500 as queries of things that holidays811
+does not show. Collections are kept in build/calibration for the next run.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,14 +44,15 @@ class Pairs:
 
     names: list[tuple[str, str]]
     deviations: Float[np.ndarray, " n"]
-    evidence: Float[np.ndarray, " n"] | None
-    """None if the results were ranked by similarity alone."""
+    evidence: Float[np.ndarray, " n"]
+    verified: bool
+    """False if the results were ranked by similarity alone."""
     same: Bool[np.ndarray, " n"]
     """Whether they show the same thing."""
 
     @property
     def confidence(self) -> Float[np.ndarray, " n"]:
-        return probability(Confidence().score(self.deviations, self.evidence))
+        return probability(Confidence().score(self.deviations, self.evidence if self.verified else None))
 
 
 def run() -> Iterator[Result]:
@@ -72,7 +73,6 @@ def run() -> Iterator[Result]:
 def weights(photographs: Collection) -> Iterator[Result]:
     """What views teach, beside what the code has."""
     pairs = _searched(photographs, _views(photographs), str.__eq__, _VERIFIED_VIEWS)
-    assert pairs.evidence is not None
     learned, shipped = Confidence.fit(pairs.deviations, pairs.evidence, pairs.same), Confidence()
     for name in Confidence._fields:
         yield Result(f"confidence: {name} in the code", getattr(shipped, name), "nats")
@@ -138,7 +138,7 @@ def _searched(
                 names.append((query, hit.path.name))
                 values.append((hit.score or 0.0, evidence, same(query, hit.path.name)))
     similarity, evidence, right = np.array(values).T
-    return Pairs(names, unrelated.deviations(similarity), evidence if verify else None, right.astype(bool))
+    return Pairs(names, unrelated.deviations(similarity), evidence, verify > 0, right.astype(bool))
 
 
 def _views(photographs: Collection) -> Queries:

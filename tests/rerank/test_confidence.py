@@ -55,7 +55,11 @@ class TestScore:
         values, weights = np.linspace(-5, 100, 50), Confidence()
         for other in (-3.0, 0.0, 40.0):
             constant = np.full(50, other)
-            for score in (weights.score(values, constant), weights.score(constant, values), weights.score(values, None)):
+            for score in (
+                weights.score(values, constant),
+                weights.score(constant, values),
+                weights.score(values, None),
+            ):
                 assert (np.diff(score) > 0).all()
 
     def test_confidence_is_a_probability(self):
@@ -84,7 +88,9 @@ class TestUnrelated:
 
     def test_groups_of_the_same_thing_change_little(self, rng):
         alone = self.vectors(rng, 100)
-        groups = np.concatenate([alone, unit_length(alone + 0.02 * rng.standard_normal(alone.shape).astype(np.float32))])
+        groups = np.concatenate(
+            [alone, unit_length(alone + 0.02 * rng.standard_normal(alone.shape).astype(np.float32))]
+        )
         assert Unrelated.of(groups).spread == pytest.approx(Unrelated.of(alone).spread, rel=0.1)
 
     @pytest.mark.parametrize("count", [0, 1, 2, 7])
