@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -474,7 +475,7 @@ class TestRerank:
             found = judge.judge(
                 bench.query_features[number],
                 scores[number, order[:count]],
-                [lambda image=image: bench.images.features(int(image)) for image in order[:count]],
+                [partial(bench.images.features, int(image)) for image in order[:count]],
             )
             by_judgement = sorted(range(count), key=lambda place: -found[place].score)
             order = [order[place] for place in by_judgement] + order[count:]
