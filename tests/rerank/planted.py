@@ -85,5 +85,5 @@ def perspective(strength: float) -> np.ndarray:
     return tilt @ transform
 
 
-def prepared(*images: LocalFeatures) -> list[Matchable]:
-    return [Matchable.of(image) for image in images]
+def prepared(first: LocalFeatures, second: LocalFeatures) -> tuple[Matchable, Matchable]:
+    return Matchable.of(first), Matchable.of(second)

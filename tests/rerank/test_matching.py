@@ -79,13 +79,13 @@ class TestEqualDescriptors:
 
 
 def test_identical_images_match_everywhere(rng):
-    (a,) = prepared(scene(rng, 90))
+    a = Matchable.of(scene(rng, 90))
     assert sorted(matches(a, a).tolist()) == [[k, k] for k in range(90)]
 
 
 @pytest.mark.parametrize("counts", [(0, 5), (5, 0), (0, 0)], ids=str)
 def test_no_features_no_matches(rng, counts):
-    a, b = prepared(*(scene(rng, count) for count in counts))
+    a, b = prepared(scene(rng, counts[0]), scene(rng, counts[1]))
     assert matches(a, b).shape == (0, 2)
 
 
