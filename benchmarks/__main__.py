@@ -6,7 +6,17 @@ Without names: all but the long ones.
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import collections, core, duplicates, features, few_images, first_hour, parts
+from benchmarks import (
+    calibration,
+    collections,
+    core,
+    duplicates,
+    features,
+    few_images,
+    first_hour,
+    parts,
+    verification,
+)
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
@@ -17,8 +27,10 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "few-images": few_images.run,
     "duplicates": duplicates.run,
     "parts": parts.run,
+    "verification": verification.run,
+    "calibration": calibration.run,
 }
-LONG = ("few-images", "parts")
+LONG = ("few-images", "parts", "calibration")
 
 
 def main(names: list[str]) -> int:

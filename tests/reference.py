@@ -116,3 +116,20 @@ def _stationary(p: np.ndarray, anchors: np.ndarray, slopes: np.ndarray, sum_to_o
         gram = np.block([[gram, ones], [ones.T, np.zeros((1, 1))]])
         right = np.append(right, 1.0)
     return np.linalg.lstsq(gram, right, rcond=None)[0][: len(anchors)]
+
+
+def matches_by_the_book(a: np.ndarray, b: np.ndarray, ratio: float) -> list[tuple[int, int]]:
+    """Pairs of unit vectors that are each other's nearest, and nearer than `ratio` times the second nearest."""
+    distance = np.linalg.norm(a[:, None].astype(np.float64) - b[None], axis=2)
+    found = []
+    for i, j in enumerate(distance.argmin(1)):
+        second = min((distance[i, k] for k in range(len(b)) if k != j), default=math.inf)
+        if distance[:, j].argmin() == i and distance[i, j] < ratio * second:
+            found.append((distance[i, j], i, int(j)))
+    return [(i, j) for _, i, j in sorted(found)]
+
+
+def improbability_by_the_book(agreeing: int, of: int, chance: float) -> float:
+    """Minus the logarithm of the probability that at least so many of independent matches agree by chance."""
+    terms = (math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(agreeing, of + 1))
+    return -math.log(math.fsum(terms))

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ from faemb import Encoder, Whitening
 from faemb.benchmark import distractors
 from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import COMPLETE, open_dataset
+from faemb.benchmark.formatting import PAPER, columns
 from faemb.benchmark.provenance import CAUTION, caution
+from faemb.benchmark.reranking import SEARCHING, VERIFYING, Elsewhere, Reranked
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
+from faemb.benchmark.scoring import measured, similarities
 from faemb.benchmark.tables import TABLES, Choice, one, table_named
 from faemb.benchmark.workbench import Workbench, stem_of
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
+from faemb.rerank import Judge, Unrelated, sample_of
 from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
@@ -445,3 +450,87 @@ class TestExperiment:
     def test_an_unknown_table(self):
         with pytest.raises(InputError, match="no table is called"):
             table_named("x")
+
+
+class TestRerank:
+    """Verification ranks the most similar images again, by the rules of each dataset."""
+
+    def row(self, verified: int) -> Reranked:
+        return Reranked({"verified": verified}, tiny(preset("small")), verified=verified)
+
+    def test_vectors_alone_are_the_row_of_retrieval(self, bench):
+        row, plain = self.row(0).answer(bench), Retrieval({}, tiny(preset("small"))).answer(bench)
+        assert row.measures["mAP"] == plain.measures["mAP"]
+        assert row.measures[SEARCHING] > 0
+        assert VERIFYING not in row.measures
+
+    def test_verification_orders_the_best_candidates_by_their_judgement(self, bench):
+        count = 5
+        row = self.row(count).answer(bench)
+        vectors = self.row(0).vectors(bench)
+        judge = Judge(Unrelated.of(vectors.images[sample_of(len(vectors.images))]), EXTRACTOR.largest_turn)
+        scores = similarities(vectors.queries, vectors.images)
+        for number, query in enumerate(bench.dataset.queries):
+            order = [image for image in np.argsort(-scores[number], kind="stable") if image != query.number]
+            found = judge.judge(
+                bench.query_features[number],
+                scores[number, order[:count]],
+                [partial(bench.images.features, int(image)) for image in order[:count]],
+            )
+            by_judgement = sorted(range(count), key=lambda place: -found[place].score)
+            order = [order[place] for place in by_judgement] + order[count:]
+            scores[number, order] = -np.arange(len(order))
+        assert row.measures["mAP"] == pytest.approx(measured(bench.dataset, scores)["mAP"])
+        assert row.measures[VERIFYING] > 0
+
+    def test_verification_of_rendered_views_is_better(self, bench):
+        assert self.row(100).answer(bench).measures["mAP"] >= self.row(0).answer(bench).measures["mAP"]
+
+    def test_a_box_selects_what_is_verified(self, place, tmp_path):
+        rendered(tmp_path / "set")
+        (tmp_path / "set" / "gt.tsv").write_text(
+            "query\trelevant\tjunk\tbbox_x1y1x2y2\n100000.png\t100001.png,100002.png\t100100.png\t10,10,120,100\n"
+        )
+        bench = Workbench(open_dataset(tmp_path / "set"), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+        seen: list[int] = []
+        watched = recording(lambda judge, query, *more: seen.append(len(query)), Judge.judge)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Judge, "judge", watched)
+            self.row(4).answer(bench)
+        assert seen == [len(bench.query_sets[0])] != [len(bench.images.features(0))]
+
+    def test_a_query_without_features_is_answered_by_nothing(self, place, tmp_path):
+        folder = rendered(tmp_path / "set")
+        blank(folder / "200000.png")
+        (folder / "gt.tsv").write_text("query\trelevant\tjunk\n200000.png\t100001.png\t\n100000.png\t100001.png\t\n")
+        bench = Workbench(open_dataset(folder), [place / "learning"], EXTRACTOR, place / "cache", jobs=1)
+        assert self.row(4).answer(bench).measures["mAP"] <= 50
+
+    def test_published_systems_stand_below(self, bench):
+        rows = list(TABLES["rerank"].rows(Choice("oxford5k")))
+        assert [row.published for row in rows if isinstance(row, Elsewhere)] == [
+            {"mAP": value} for value in (55.1, 63.0, 78.4, 83.9)
+        ]
+        assert not any(isinstance(row, Elsewhere) for row in TABLES["rerank"].rows(Choice("holidays")))
+        assert rows[-1].answer(bench).measures == {}
+
+    def test_published_rows_are_written_and_read(self, bench, tmp_path):
+        asked = [row for row in TABLES["rerank"].rows(Choice("oxford5k")) if isinstance(row, Elsewhere)]
+        run = run_rows("rerank", [self.row(0), *asked], bench, tmp_path)
+        assert Run.load(run.save(tmp_path)) == run
+        assert [column.cells[1] for column in columns(run) if column.name == PAPER] == ["55.1"]
+
+    def refused(self, place: Path, tmp_path: Path, words: str, *distractors: Path) -> None:
+        experiment = Experiment(
+            place / "holidays", (place / "learning",), EXTRACTOR, table="rerank", distractors=distractors
+        )
+        with pytest.raises(InputError, match=words):
+            run_experiment(experiment, tmp_path / "out", tmp_path / "cache")
+        assert not list(tmp_path.iterdir())
+
+    def test_distractors_are_refused_before_any_work(self, place, crowd, tmp_path):
+        self.refused(place, tmp_path, "the table rerank has no rows with distractors", crowd)
+
+    def test_features_without_geometry_are_refused_before_any_work(self, place, tmp_path, monkeypatch):
+        monkeypatch.setattr(HessianAffine, "largest_turn", None)
+        self.refused(place, tmp_path, "the table rerank needs features with geometry to verify")

@@ -13,7 +13,7 @@ from faemb.benchmark.folders import claim
 from faemb.benchmark.rows import Asked, Retrieval
 from faemb.benchmark.run import Json, Run
 from faemb.benchmark.runner import run_table
-from faemb.benchmark.tables import CNN, LARGE, Choice, TableOf, one, table_named
+from faemb.benchmark.tables import CNN, LARGE, RERANK, Choice, TableOf, one, table_named
 from faemb.benchmark.workbench import Workbench
 from faemb.component import Component
 from faemb.errors import InputError
@@ -114,8 +114,10 @@ def run_experiment(
         dataset = dataset.with_distractors(folder)
     if experiment.table == LARGE and not dataset.distractors:
         raise InputError(f"the table {LARGE} needs distractor images; give a folder of them with --distractors")
-    if experiment.table == CNN and dataset.distractors:
-        raise InputError(f"the table {CNN} has no rows with distractors; leave out --distractors")
+    if experiment.table in (CNN, RERANK) and dataset.distractors:
+        raise InputError(f"the table {experiment.table} has no rows with distractors; leave out --distractors")
+    if experiment.table == RERANK and experiment.extractor.largest_turn is None:
+        raise InputError(f"the table {RERANK} needs features with geometry to verify; give another extractor")
     if experiment.table == CNN and not isinstance(experiment.extractor, CnnMap | CnnTokens | CnnPatches):
         raise InputError(f"the table {CNN} needs features of a network; give an extractor that has one")
     if experiment.pooling is not None:

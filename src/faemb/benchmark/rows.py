@@ -61,7 +61,7 @@ class Retrieval(_EncoderRow):
         start = time.monotonic()
         pooled = bench.pooled(self.encoder)
         middle = time.monotonic()
-        last = deepcopy(self.encoder).fit_rotation(_nonzero(pooled.learning))
+        last = self._last_steps(pooled)
         vectors = Pooled(*map(last.finish, pooled))
         score = _scorer(vectors, self.bits, self.encoder.seed)
         scores, before = score(vectors.images), None
@@ -75,6 +75,14 @@ class Retrieval(_EncoderRow):
             seconds={"fit and pool": middle - start, "finish and search": time.monotonic() - middle},
             encoder=repr(self.encoder),
         )
+
+    def vectors(self, bench: Workbench) -> Pooled:
+        """Final vectors of learning images, images and queries."""
+        pooled = bench.pooled(self.encoder)
+        return Pooled(*map(self._last_steps(pooled).finish, pooled))
+
+    def _last_steps(self, pooled: Pooled) -> Encoder:
+        return deepcopy(self.encoder).fit_rotation(_nonzero(pooled.learning))
 
     def key(self, bench: Workbench) -> str:
         return f"{super().key(bench)}-{self.bits or 0}-{bench.checked.distractors.checksum[:12]}"

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faemb.benchmark.baselines import MAP_POOLINGS, Baseline
-from faemb.benchmark.published import POOLING, Condition, published
+from faemb.benchmark.published import POOLING, Condition, published, tables
+from faemb.benchmark.reranking import Elsewhere, Reranked
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
 from faemb.benchmark.run import Value
 from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.presets import PUBLISHED, VARIANTS, preset
+from faemb.rerank import VERIFIED
 from faemb.rotation import Rotation
 
 METHODS = {"vlad": "VLAD", "fisher": "Fisher", "temb": "Temb", "vlat": "VLAT", "faemb": "FAemb", "f-faemb": "F-FAemb"}
@@ -175,7 +177,20 @@ def cnn(choice: Choice) -> Iterator[Asked]:
         yield Retrieval({"method": "F-FAemb +RN", "d": 45}, encoder, numbers)
 
 
-LARGE, CNN = "large", "cnn"
+def rerank(choice: Choice) -> Iterator[Asked]:
+    """Vectors of the default preset and of a longer one, before and after verification; then published systems."""
+    for name, variant in (("small", None), ("f-faemb-8", choice.variant)):
+        for verified in (0, VERIFIED):
+            settings: dict[str, Value] = {"method": name, "order by": _ORDERS[verified > 0]}
+            yield Reranked(settings, _preset(name, replace(choice, variant=variant)), verified=verified)
+    for result in tables()[RERANK]:
+        if result.conditions["dataset"] == choice.dataset:
+            settings = {name: result.conditions[name] for name in ("method", "order by")}
+            yield Elsewhere(settings, {"mAP": result.value})
+
+
+_ORDERS = ("vectors", f"verification of {VERIFIED}")
+LARGE, CNN, RERANK = "large", "cnn", "rerank"
 SCALES = (1.0, 0.6)
 """Image scales for the table of CNN features."""
 
@@ -187,6 +202,7 @@ TABLES = {
     LARGE: TableOf("Short vectors among distractors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),
     CNN: TableOf("Features of a network", cnn, {}),
+    RERANK: TableOf("Verification of the most similar images", rerank, {}),
     "timing": TableOf("Time to embed a local descriptor, on one core", timing, {}),
     "convergence": TableOf("Convergence of Algorithm 1", convergence, {"series": "objective", "steps": "half-step"}),
     "ablation": TableOf("Where the paper and the released code disagree", ablation, {}),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from faemb.benchmark.run import Run
     from faemb.features import Extractor
 
-TABLE_NAMES = "embeddings, anchors, sota, short, large, binary, cnn, timing, convergence or ablation"
+TABLE_NAMES = "embeddings, anchors, sota, short, large, binary, cnn, rerank, timing, convergence or ablation"
 RUNS = Path("runs")
 CACHE = RUNS / "cache"
 SHOWN = 5

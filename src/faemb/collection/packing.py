@@ -51,7 +51,7 @@ def unpack(content: bytes) -> LocalFeatures:
             raise ValueError("not packed features, or changed since")
         count, width, *size, scale, signed = _HEAD.unpack_from(content, _MARKS.size)
         require_memory(_needed(count, width), "an image")
-        body = _inflated(content[_MARKS.size + _HEAD.size :], count * (width + 28))
+        body = _inflated(memoryview(content)[_MARKS.size + _HEAD.size :], count * (width + 28))
     except InputError as error:
         raise FormatError(f"stored local features are too large: {error}") from error
     except (struct.error, zlib.error, ValueError) as error:
@@ -67,7 +67,7 @@ def _needed(count: int, width: int) -> int:
     return 2 * count * (width + 28) + 4 * count * (width + 7)
 
 
-def _inflated(content: bytes, length: int) -> bytes:
+def _inflated(content: memoryview, length: int) -> bytes:
     """Decompress to exactly `length` bytes; memory for more is never used, whatever the content is."""
     inflater = zlib.decompressobj()
     body = inflater.decompress(content, length + 1)

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from faemb.features import LocalFeatures
 from faemb.normalise import unit_length
+from faemb.rerank.transforms import determinants
 
 RATIO = 0.9
 """A match is kept if its distance is less than this times the distance to the second nearest descriptor."""
@@ -14,6 +15,10 @@ MOST_FEATURES = 4000
 """Of an image with more features, the strongest of them are compared, so that memory and time are bounded."""
 MOST_MATCHES = 400
 """Of more matches, the nearest are kept: the work of verification grows with their square."""
+_AT_ONCE = 1 << 20
+"""Similarities that are in memory at once."""
+_SMALL = 1e-20
+"""Squared length of a descriptor that float32 holds with full precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +39,13 @@ class Matchable:
     @classmethod
     def of(cls, features: LocalFeatures) -> "Matchable":
         """Features without geometry, which nothing can be said about, are left out."""
-        usable = np.isfinite(features.frames).all(1) & (np.abs(np.linalg.det(features.shapes)) > 0)
-        rows = np.flatnonzero(usable)
+        frames = features.frames.astype(np.float64)
+        rows = np.flatnonzero(np.isfinite(frames).all(1) & (determinants(frames[:, 2:].reshape(-1, 2, 2)) != 0))
         if len(rows) > MOST_FEATURES:
             rows = np.sort(rows[np.argsort(-features.scores[rows], kind="stable")[:MOST_FEATURES]])
-        chosen = features.select(rows)
-        descriptors = unit_length(chosen.descriptors.astype(np.float32, copy=False))
-        frames = chosen.frames.astype(np.float64)
+        chosen: slice | np.ndarray = rows if len(rows) < len(features) else slice(None)  # no copy of all of them
+        descriptors = _of_unit_length(features.descriptors[chosen].astype(np.float32, copy=False))
+        frames = frames[chosen]
         return cls(descriptors, frames[:, :2], frames[:, 2:].reshape(-1, 2, 2), rows, _size(features, frames[:, :2]))
 
     def __len__(self) -> int:
@@ -58,18 +63,30 @@ def matches(a: Matchable, b: Matchable, ratio: float = RATIO) -> Int[np.ndarray,
     """Rows of `a` and `b` that are each other's nearest, each row at most once, the nearest pairs first."""
     if not len(a) or not len(b):
         return np.zeros((0, 2), np.int64)
-    similarity = a.descriptors @ b.descriptors.T
-    forth = similarity.argmax(1)
-    nearest = similarity[np.arange(len(a)), forth]
-    mutual = np.flatnonzero(nearest == similarity.max(0)[forth])
-    mutual = mutual[np.unique(forth[mutual], return_index=True)[1]]  # equal descriptors: the first of them
-    nearest, forth = nearest[mutual], forth[mutual]
-    # Only the rows of mutual matches need their second nearest.
-    others = similarity[mutual]
-    others[np.arange(len(mutual)), forth] = -1
-    kept = 1 - nearest < ratio**2 * (1 - others.max(1))  # squared distances of unit vectors, halved
-    order = np.argsort(-nearest[kept], kind="stable")[:MOST_MATCHES]
-    return np.stack([mutual[kept][order], forth[kept][order]], axis=1)
+    nearest, second = np.empty((2, len(a)), np.float32)
+    forth, back = np.empty(len(a), np.int64), np.full(len(b), -np.inf, np.float32)
+    step = max(1, _AT_ONCE // len(b))
+    for start in range(0, len(a), step):
+        part = slice(start, start + step)
+        similarity = a.descriptors[part] @ b.descriptors.T
+        best, rows = similarity.argmax(1), np.arange(len(similarity))
+        forth[part], nearest[part] = best, similarity[rows, best]
+        np.maximum(back, similarity.max(0), out=back)
+        similarity[rows, best] = -1
+        second[part] = similarity.max(1)
+    # Squared distances of unit vectors, halved; products of equal ones are sometimes rounded to more than 1.
+    distance, other = np.maximum(1 - nearest, 0), np.maximum(1 - second, 0)
+    kept = np.flatnonzero((nearest == back[forth]) & (distance < ratio**2 * other))
+    kept = kept[np.unique(forth[kept], return_index=True)[1]]  # equal descriptors: the first of them
+    kept = kept[np.argsort(-nearest[kept], kind="stable")[:MOST_MATCHES]]
+    return np.stack([kept, forth[kept]], axis=1)
+
+
+def _of_unit_length(descriptors: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N d"]:
+    squares = np.einsum("nd,nd->n", descriptors, descriptors)
+    if ((squares > _SMALL) & (squares < 1 / _SMALL)).all():
+        return descriptors / np.sqrt(squares)[:, None]
+    return unit_length(descriptors)  # three times as slow, and right for zeros, tiny and huge values too
 
 
 def _size(features: LocalFeatures, centres: Float[np.ndarray, "N 2"]) -> tuple[float, float]:

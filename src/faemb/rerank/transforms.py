@@ -17,6 +17,11 @@ def homogeneous(points: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "M 3"]:
     return np.concatenate([points, np.ones((len(points), 1))], axis=1)
 
 
+def determinants(matrices: Float[np.ndarray, "M 2 2"]) -> Float[np.ndarray, " M"]:
+    """Of many small matrices, for which a call of LAPACK each takes longer."""
+    return matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] * matrices[:, 1, 0]
+
+
 def local_affine(
     x: Float[np.ndarray, "M 2"],
     y: Float[np.ndarray, "M 2"],

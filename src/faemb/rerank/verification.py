@@ -17,7 +17,15 @@ from jaxtyping import Bool, Float, Float32, Int
 
 from faemb.rerank.chance import Places, improbability
 from faemb.rerank.matching import Matchable, matches
-from faemb.rerank.transforms import Transforms, affine_fits, apply, homography_fit, local_affine, turn_of
+from faemb.rerank.transforms import (
+    Transforms,
+    affine_fits,
+    apply,
+    determinants,
+    homography_fit,
+    local_affine,
+    turn_of,
+)
 
 TOLERANCES = np.array([0.04, 0.02, 0.01, 0.005])
 """Distances, in diagonals, within which a match agrees with a transform."""
@@ -90,7 +98,7 @@ class _Agreement:
         self.x, self.y = _centred(first, pairs[:, 0]), _centred(second, pairs[:, 1])
         shapes = first.shapes[pairs[:, 0]] / first.diagonal, second.shapes[pairs[:, 1]] / second.diagonal
         self.maps = local_affine(self.x, self.y, *shapes)
-        self.scales = np.log(np.sqrt(np.abs(np.linalg.det(self.maps))))
+        self.scales = np.log(np.abs(determinants(self.maps[:, :2, :2]))) / 2
         area = second.size[0] * second.size[1] / second.diagonal**2
         self.chances = np.minimum(np.pi * TOLERANCES**2 / area * _SCALES_AGREE, 0.5)
 

@@ -1,0 +1,98 @@
+"""Rows of re-ranking: the order of the vectors, and the order after verification of the first candidates."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float
+
+from faemb.benchmark.datasets import Query
+from faemb.benchmark.rows import Asked, Retrieval, best_seconds
+from faemb.benchmark.run import Row
+from faemb.benchmark.scoring import Scores, measured, similarities
+from faemb.benchmark.workbench import Workbench
+from faemb.errors import InputError
+from faemb.evaluation import ranked
+from faemb.features import LocalFeatures
+from faemb.rerank import Judge, Unrelated, sample_of
+
+SEARCHING, VERIFYING = "ms to search", "ms to verify"
+"""Milliseconds per query."""
+_ABOVE = 10.0
+"""Added to scores of verified images, so that they precede all others; similarities are 1 at most."""
+
+
+@dataclass(frozen=True)
+class Reranked(Retrieval):
+    """Retrieval by vectors, of which the `verified` most similar images are ranked again by verification."""
+
+    verified: int = 0
+
+    def key(self, bench: Workbench) -> str:
+        return f"{super().key(bench)}-{self.verified}"
+
+    def answer(self, bench: Workbench) -> Row:
+        start, vectors = time.monotonic(), self.vectors(bench)
+        scores = similarities(vectors.queries, vectors.images)
+        per_query = 1e3 / max(len(scores), 1)
+        costs = {SEARCHING: per_query * best_seconds(lambda: similarities(vectors.queries, vectors.images), 3)}
+        middle = time.monotonic()
+        if self.verified:
+            unrelated = Unrelated.of(vectors.images[sample_of(len(vectors.images))])
+            scores = self._verified(bench, scores, Judge(unrelated, _largest_turn(bench)))
+            costs[VERIFYING] = per_query * (time.monotonic() - middle)
+        return Row(
+            settings={**self.settings, "pooling": self.encoder.pooling, "D": int(vectors.images.shape[1])},
+            measures={**measured(bench.dataset, scores), **costs},
+            seconds={"fit, pool and search": middle - start, "verify": time.monotonic() - middle},
+            encoder=repr(self.encoder),
+        )
+
+    def _verified(self, bench: Workbench, scores: Scores, judge: Judge) -> Scores:
+        found = scores.astype(np.float64)
+        queries = zip(bench.dataset.queries, bench.query_features, strict=True)
+        for number, (query, features) in enumerate(queries):
+            bench.progress("verify", number, len(found))
+            candidates = self._candidates(bench, query, found[number])
+            loads = [partial(bench.images.features, candidate) for candidate in candidates.tolist()]
+            found[number, candidates] = _leading(judge, features, found[number, candidates], loads)
+        bench.progress("verify", len(found), len(found))
+        return found
+
+    def _candidates(self, bench: Workbench, query: Query, scores: Float[np.ndarray, " N"]) -> np.ndarray:
+        """The most similar images. A query that is removed from its ranking is none of them; junk is not known here."""
+        order = ranked(scores)
+        order = order[np.isfinite(scores[order])]
+        return order[bench.dataset.query_stays | (order != query.number)][: self.verified]
+
+
+def _leading(
+    judge: Judge, query: LocalFeatures, similar: Float[np.ndarray, " n"], candidates: list[partial[LocalFeatures]]
+) -> Float[np.ndarray, " n"]:
+    """Scores of the verified candidates, above the similarity of all others; unchanged for a query without features."""
+    if not len(query) or not len(candidates):
+        return similar
+    judged = np.array([judgement.score for judgement in judge.judge(query, similar, candidates)])
+    return judged - judged.min() + _ABOVE
+
+
+def _largest_turn(bench: Workbench) -> float:
+    turn = bench.extractor.largest_turn
+    if turn is None:
+        raise InputError("features of this extractor have no geometry to verify; give another extractor")
+    return turn
+
+
+@dataclass(frozen=True)
+class Elsewhere(Asked):
+    """A published number of a system that is not computed here, to be read beside the rows that are."""
+
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    def key(self, bench: Workbench) -> str:
+        return bench.key_of(None, *self._named(), repr(sorted(self.published.items())))
+
+    def answer(self, bench: Workbench) -> Row:
+        return Row(settings=self.settings, measures={}, published=self.published)
