@@ -28,6 +28,10 @@ class Extractor(Component, ABC):
         """
         return np.pi
 
+    def mirrored(self, features: LocalFeatures) -> LocalFeatures | None:
+        """The features of the image mirrored from left to right, given those of the image; None if they do not tell."""
+        return None
+
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:
         """The features of an image, with frames in pixels of `image.pixels`."""
