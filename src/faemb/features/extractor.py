@@ -28,9 +28,12 @@ class Extractor(Component, ABC):
         """
         return np.pi
 
-    def mirrored(self, features: LocalFeatures) -> LocalFeatures | None:
-        """The features of the image mirrored from left to right, given those of the image; None if they do not tell."""
-        return None
+    can_mirror = False
+    """Whether the features of an image tell those of the mirrored image."""
+
+    def mirrored(self, features: LocalFeatures) -> LocalFeatures:
+        """The features of the image mirrored from left to right, given those of the image."""
+        raise NotImplementedError
 
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:

@@ -1,6 +1,7 @@
 """Candidates of a search are compared feature by feature: matching, geometric verification, score and confidence."""
 
 from faemb.rerank.confidence import POSSIBLE, SURE, Confidence, Unrelated, sample_of
+from faemb.rerank.copies import is_copy
 from faemb.rerank.judging import VERIFIED, Judge, Judgement
 from faemb.rerank.matching import Matchable, matches
 from faemb.rerank.verification import UPRIGHT, Verification, verify
@@ -16,6 +17,7 @@ __all__ = [
     "Matchable",
     "Unrelated",
     "Verification",
+    "is_copy",
     "matches",
     "sample_of",
     "verify",

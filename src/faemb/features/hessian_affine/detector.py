@@ -103,6 +103,8 @@ class HessianAffine(Extractor):
     def largest_turn(self) -> float:
         return np.pi if self.rotation_invariant else np.pi / 4
 
+    can_mirror = True
+
     def mirrored(self, features: LocalFeatures) -> LocalFeatures:
         return mirrored(features, rotation_invariant=self.rotation_invariant)
 
