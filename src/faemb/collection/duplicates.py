@@ -93,11 +93,13 @@ def default_threshold(dimension: int) -> float:
     return THRESHOLD if dimension >= LONG else THRESHOLD_OF_SHORT
 
 
-def least_similarity(view: View, asked: Asked) -> float:
-    """Of images that are compared; never more than where similarity decides alone."""
+def least_similarity(view: View, threshold: float | None, *, verify: bool) -> float:
+    """Of images that are compared: the given threshold if there is one; never more than where similarity decides."""
+    if threshold is not None:
+        return threshold
     alone = default_threshold(view.model.dimension)
-    if asked.threshold is not None or not asked.verify:
-        return alone if asked.threshold is None else asked.threshold
+    if not verify:
+        return alone
     return min(alone, view.unrelated.typical + _UNUSUAL * view.unrelated.spread)
 
 
@@ -152,7 +154,7 @@ def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, 
         if found != SAME_THING or asked.same_thing:
             links[pair[:2]] = max(pair.similarity, links.get(pair[:2], -1.0))
             copies.update([pair[:2]] if found == COPIES else [])
-    return grouped(view, links, least_similarity(view, asked), kind=kind, copies=copies)
+    return grouped(view, links, least_similarity(view, asked.threshold, verify=True), kind=kind, copies=copies)
 
 
 def in_order(upright: Iterable[tuple[int, int, float]], mirrored: Iterable[tuple[int, int, float]] = ()) -> list[Pair]:

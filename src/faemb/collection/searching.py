@@ -185,7 +185,8 @@ class Searcher:
     def _grouped(self, view: View, asked: Asked, index: str | None, progress: Progress, tolerant: bool) -> Groups:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
-        least, unverified = least_similarity(view, asked), least_similarity(view, replace(asked, verify=False))
+        least = least_similarity(view, asked.threshold, verify=asked.verify)
+        unverified = least_similarity(view, asked.threshold, verify=False)
         similar = linked(view, few, least, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
         if asked.verify:
