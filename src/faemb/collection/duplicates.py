@@ -146,14 +146,21 @@ def similar_when_mirrored(
 
 
 def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, progress: Progress) -> list[Members]:
-    """Groups of the pairs that belong together."""
+    """Groups of the pairs that belong together; copies of one picture are not compared with each other once more."""
     links: dict[tuple[int, int], float] = {}
     copies: set[tuple[int, int]] = set()
+    parent: dict[int, int] = {}
     kind = SAME_THING if asked.same_thing else SIMILAR
-    for pair, found in judge.judge(pairs, progress):
+
+    def is_joined(pair: Pair) -> bool:
+        return _root(parent, pair.first) == _root(parent, pair.second)
+
+    for pair, found in judge.judge(pairs, progress, is_joined):
         if found != SAME_THING or asked.same_thing:
             links[pair[:2]] = max(pair.similarity, links.get(pair[:2], -1.0))
-            copies.update([pair[:2]] if found == COPIES else [])
+        if found == COPIES:
+            copies.add(pair[:2])
+            parent[_root(parent, pair.first)] = _root(parent, pair.second)
     return grouped(view, links, least_similarity(view, asked.threshold, verify=True), kind=kind, copies=copies)
 
 

@@ -42,8 +42,15 @@ class Pair(NamedTuple):
 
 Entries = Callable[[Iterable[int]], dict[int, Entry]]
 """Gives the entries of images, by their ids."""
-_Work = tuple[Entry, list[tuple[Pair, Entry]]]
-"""An image and the others that it is compared with."""
+
+
+class _Work(NamedTuple):
+    """An image and the others that it is compared with."""
+
+    entry: Entry
+    others: list[tuple[Pair, Entry]]
+    done: int
+    """Number of pairs up to the last of these."""
 
 
 class PairJudge:
@@ -61,13 +68,16 @@ class PairJudge:
         self._not_kept: set[int] = set()
         self._damaged: set[int] = set()
 
-    def judge(self, pairs: Sequence[Pair], progress: Progress) -> Iterator[tuple[Pair, str]]:
-        """The pairs that are copies, the same thing or similar; `pairs` must be in order of their first positions."""
-        done = 0
-        for judged in in_threads(self._judged, self._work(pairs), cores()):
-            progress("verification", done, len(pairs))
-            done += len(judged)
+    def judge(
+        self, pairs: Sequence[Pair], progress: Progress, is_joined: Callable[[Pair], bool] = lambda pair: False
+    ) -> Iterator[tuple[Pair, str]]:
+        """The pairs that are copies, the same thing or similar; `pairs` must be in order of their first positions.
+
+        Pairs that `is_joined` finds joined already, by those that were given before, are passed over.
+        """
+        for done, judged in in_threads(self._judged, self._work(pairs, is_joined), cores()):
             yield from ((pair, kind) for pair, kind in judged if kind)
+            progress("verification", done, len(pairs))
         progress("verification", len(pairs), len(pairs))
 
     def mirrored(self, places: Sequence[int]) -> list[LocalFeatures | None]:
@@ -95,29 +105,28 @@ class PairJudge:
             )
         return ""
 
-    def _work(self, pairs: Sequence[Pair]) -> Iterator[_Work]:
+    def _work(self, pairs: Sequence[Pair], is_joined: Callable[[Pair], bool]) -> Iterator[_Work]:
         """In the thread of the caller, which alone may use the catalogue."""
-        grouped = [list(group) for _, group in groupby(pairs, attrgetter("first"))]
+        grouped, done = [list(group) for _, group in groupby(pairs, attrgetter("first"))], 0
         for start in range(0, len(grouped), _IMAGES):
             block = grouped[start : start + _IMAGES]
             places = {place for group in block for pair in group for place in pair[:2]}
             entries = self._entries(self._view.ids[sorted(places)].tolist())
             for group in block:
-                yield (
-                    entries[int(self._view.ids[group[0].first])],
-                    [(pair, entries[int(self._view.ids[pair.second])]) for pair in group],
-                )
+                done += len(group)
+                others = [(pair, entries[int(self._view.ids[pair.second])]) for pair in group if not is_joined(pair)]
+                if others:
+                    yield _Work(entries[int(self._view.ids[group[0].first])], others, done)
 
-    def _judged(self, work: _Work) -> list[tuple[Pair, str]]:
-        entry, others = work
-        features = self._load(entry)
+    def _judged(self, work: _Work) -> tuple[int, list[tuple[Pair, str]]]:
+        features = self._load(work.entry)
         prepared: dict[bool, Matchable | None] = {}
         judged = []
-        for pair, other in others:
+        for pair, other in work.others:
             if pair.mirrored not in prepared:
                 prepared[pair.mirrored] = self._prepared(features, mirrored=pair.mirrored)
             judged.append((pair, self._kind(pair, prepared[pair.mirrored], self._prepared(self._load(other)))))
-        return judged
+        return work.done, judged
 
     def _prepared(self, features: LocalFeatures | None, *, mirrored: bool = False) -> Matchable | None:
         if features is not None and mirrored:
