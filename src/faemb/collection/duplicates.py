@@ -85,7 +85,9 @@ class Asked:
             require_flag(name, getattr(self, name))
         if not self.verify and (self.same_thing or self.mirrored):
             given = "same_thing" if self.same_thing else "mirrored"
-            raise InputError(f"verify=False and {given}=True cannot be given together: only local features tell")
+            raise InputError(
+                f"{given} is set; expected local features to be compared, which verify=False (--no-verify) leaves out"
+            )
 
 
 def default_threshold(dimension: int) -> float:

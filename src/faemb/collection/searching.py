@@ -175,7 +175,9 @@ class Searcher:
     def duplicates(self, asked: Asked, *, index: str | None, progress: Progress) -> Groups:
         self._reader.require_fitted()
         if asked.mirrored and not self._reader.model.extractor.can_mirror:
-            raise InputError("features of this extractor cannot be mirrored: leave out --mirrored")
+            raise InputError(
+                "mirrored is set; expected features that tell those of the mirrored image: only HessianAffine's do"
+            )
         grouped = partial(self._grouped, asked=asked, index=index, progress=progress)
         try:
             return self._reader.read(partial(grouped, tolerant=False))
