@@ -6,7 +6,7 @@ Without names: all but the long ones.
 import sys
 from collections.abc import Callable, Iterator
 
-from benchmarks import collections, core, duplicates, features, few_images, first_hour
+from benchmarks import collections, copies, core, duplicates, features, few_images, first_hour
 from benchmarks.report import OUTPUT, Result, print_table, write_json
 
 BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
@@ -16,8 +16,9 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "first-hour": first_hour.run,
     "few-images": few_images.run,
     "duplicates": duplicates.run,
+    "copies": copies.run,
 }
-LONG = ("few-images",)
+LONG = ("few-images", "copies")
 
 
 def main(names: list[str]) -> int:

@@ -103,7 +103,7 @@ COMMANDS = {
     "index": ("index", "photos", "--out", f"new{NAME}", "--model", "tiny.model"),
     "add": ("add", "c.faemb", "photos"),
     "search": ("search", "c.faemb", f"photos/{NAME}", f"photos/broken{NAME}", f"photos/none{NAME}"),
-    "duplicates": ("duplicates", "c.faemb", "--threshold", "0.5"),
+    "duplicates": ("duplicates", "c.faemb", "--no-verify", "--threshold", "0.5"),
     "info": ("info", "c.faemb"),
     "check": ("check", "c.faemb"),
     "remove-unknown": ("remove", "c.faemb", f"other{NAME}"),
