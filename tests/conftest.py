@@ -1,10 +1,10 @@
 """Fixtures for all tests. Shapes written in the types of the package are checked while tests run."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -15,10 +15,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-# Before the package is imported: from here on a wrong shape is an error at the call that made it.
-jaxtyping.install_import_hook("faemb", "typechecking.check")
+import typechecking
+
+typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
+
+gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -31,6 +39,14 @@ def one_thread() -> Iterator[None]:
     """Threads of a library that wait for each other are slow where there is other work to do."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is spread over processes, and no picture is described twice."""
+    from small_collections import work_here
+
+    work_here(monkeypatch)
 
 
 @pytest.fixture(scope="session")

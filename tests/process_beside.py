@@ -288,7 +288,7 @@ def hold(say: Callable[[str], None], folder: str, until: str) -> None:
 def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None:
     """Many changes that cancel out."""
     try:
-        for place in (one, other) * 8:
+        for place in (one, other) * 4:
             with Collection.open(folder) as collection:
                 collection.add(place)
                 compact(say, folder)

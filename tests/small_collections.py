@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from faemb import Encoder, FastFAemb, Projection, Whitening
+from faemb.benchmark import distractors
+from faemb.benchmark import features as benchmark_features
 from faemb.collection import Collection, Hit, Model, Report, gathering, queries
 from faemb.features import HessianAffine, Image, LocalFeatures
 from pictures import picture, pixels
@@ -117,8 +119,8 @@ def remembered(extractor: HessianAffine, image: Image) -> LocalFeatures:
 def work_here(patch: pytest.MonkeyPatch) -> None:
     """Nothing is spread over processes, and no picture is described twice."""
     patch.setattr(HessianAffine, "describe", remembered)
-    patch.setattr(gathering, "spread", one_after_the_other)
-    patch.setattr(queries, "spread", one_after_the_other)
+    for module in (gathering, queries, benchmark_features, distractors):
+        patch.setattr(module, "spread", one_after_the_other)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from faemb.demo import lamp_light, photographs, pictures, prints, render_views, 
 from faemb.demo.run import NOTE, precision
 from faemb.demo.views import CAMERAS, HEIGHT, WIDTH, Camera, framed, photograph, with_visitor
 from faemb.errors import FaembError, InputError
+from small_collections import work_here
 
 VIEWS = ["original", *CAMERAS]
 
@@ -26,7 +27,8 @@ def small_model(extractor: Extractor) -> Model:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Fewer features, and a smaller encoder, for which there are enough."""
+    """Fewer features, a smaller encoder, for which there are enough, and no worker processes."""
+    work_here(monkeypatch)
     monkeypatch.setattr(run, "FEATURES", 200)
     monkeypatch.setattr(run, "new_model", small_model)
 

@@ -34,7 +34,7 @@ EXPECTED = {
     "program": "outside",
     "temporary": "left behind",
 }
-INPUTS = 10
+INPUTS = 6
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are those of Linux")
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from rendered import mean_ap_by_hand, rendered, tiny
 
 from cnn_networks import cells, network, picture, program
 from faemb.benchmark.baselines import Baseline, map_of
@@ -21,8 +20,10 @@ from faemb.features.cnn import rmac, spoc
 from faemb.normalise import unit_length
 from faemb.rotation import Rotation
 from pictures import pictures
+from rendered import mean_ap_by_hand, rendered, tiny
 
 CHANNELS = 18
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 def waves() -> onnx.ModelProto:

@@ -22,12 +22,13 @@ from faemb.benchmark.features import FeatureStore, StoredFeatures
 from faemb.benchmark.workbench import kept, load_spectrum
 from faemb.errors import FaembError, FormatError, InputError, LimitError
 from faemb.features import HessianAffine, LocalFeatures
-from faemb.runtime.parallel import TaskFailed
+from faemb.runtime.parallel import TaskFailed, spread
 from pictures import blank, picture, pictures
-from processes import PATIENCE, one_after_the_other, wait_until
+from processes import PATIENCE, wait_until
 from recording import recording
 
 EXTRACTOR = HessianAffine(max_features=30)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.fixture
@@ -36,12 +37,7 @@ def photos(tmp_path: Path) -> list[Path]:
 
 
 @pytest.fixture
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "spread", one_after_the_other)
-
-
-@pytest.fixture
-def extracted(monkeypatch: pytest.MonkeyPatch, in_this_process: None) -> list[str]:
+def extracted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the images that are extracted, as they come."""
     names: list[str] = []
     extract = recording(lambda own, image: names.append(image.name), HessianAffine.extract)
@@ -64,7 +60,8 @@ def assert_same(got: LocalFeatures, expected: LocalFeatures) -> None:
     assert (got.image_size, got.fingerprint) == (expected.image_size, expected.fingerprint)
 
 
-def test_features_are_those_of_the_extractor(tmp_path: Path, photos: list[Path]) -> None:
+def test_features_are_those_of_the_extractor(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
+    monkeypatch.setattr(stored, "spread", spread)
     images = [*photos[::-1], blank(tmp_path / "blank.png"), photos[0]]
     for found in (features(tmp_path / "store", images), features(tmp_path / "store", images)):
         assert len(found) == 7
@@ -104,7 +101,6 @@ def test_an_image_that_was_moved_is_not(tmp_path: Path, photos: list[Path], extr
     assert extracted == []
 
 
-@pytest.mark.usefixtures("in_this_process")
 def test_files_are_written_when_they_are_large_enough(tmp_path: Path, photos: list[Path], monkeypatch) -> None:
     monkeypatch.setattr(stored, "FILE_BYTES", 20_000)  # two images
     found = features(tmp_path / "store", photos)

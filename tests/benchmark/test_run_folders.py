@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rendered import rendered, tiny
 
 from cnn_networks import cells, network
 from faemb.benchmark.command import Experiment, run_experiment
@@ -17,8 +16,10 @@ from faemb.errors import FormatError, InputError
 from faemb.features import CnnMap, HessianAffine
 from faemb.presets import preset
 from pictures import pictures
+from rendered import rendered, tiny
 
 PLAIN = Experiment(Path("data/holidays"), (Path("flickr"),), HessianAffine(), table="sota")
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from rendered import mean_ap_by_hand, rendered, tiny
 
 from faemb import Encoder, Whitening
 from faemb.benchmark import distractors
@@ -27,11 +26,14 @@ from faemb.benchmark.workbench import Workbench, stem_of
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
+from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
+from rendered import mean_ap_by_hand, rendered, tiny
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
 EXTRACTOR = HessianAffine(max_features=40)
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -342,6 +344,13 @@ class TestDistractors:
         assert len(whole.dataset.queries) == len(bench.dataset.queries)
         assert row.measures["mAP"] == pytest.approx(asked.answer(whole).measures["mAP"], abs=0.5)
         assert row.measures["mAP"] <= asked.answer(bench).measures["mAP"] + 1e-9
+
+    def test_workers_describe_them_in_order_and_one_that_cannot_be_read_has_nothing(self, crowd, bench, monkeypatch):
+        monkeypatch.setattr(distractors, "spread", spread)
+        paths = sorted(crowd.iterdir())
+        found = distractors._descriptors(paths, bench)
+        assert [len(each) > 0 for each in found] == [path.stem.isdigit() for path in paths]
+        np.testing.assert_array_equal(found[3], EXTRACTOR.extract(paths[3]).descriptors)
 
     def test_images_are_described_once_for_all_rows(self, place, crowd, tmp_path, monkeypatch):
         seen: list[int] = []

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import Ended, Run, assert_mistake, assert_misuse, commands
+from PIL import Image as Pillow
 
 from faemb import arrays, encoder
 from faemb.collection import Collection, Model, writing
@@ -431,17 +432,36 @@ class TestCheck:
 class TestSearch:
     def test_for_people(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "--top", "2")
-        first, itself, *others = ended.out.splitlines()
+        first, verdict, itself, *others = ended.out.splitlines()
         assert (ended.code, ended.err) == (0, "")
         assert first == "photos/b.png: 40 local features"
-        assert itself == f"       1.000  {here / 'photos' / 'b.png'}  (the query itself)"
+        assert verdict == "  no image shows the same thing, as far as can be told; the most similar ones:"
+        assert itself == f"      same  99 %  1.000  {here / 'photos' / 'b.png'}  (the query itself)"
         for rank, other in zip((1, 2), others, strict=True):
-            assert re.fullmatch(rf"   {rank}\. +{SCORE}  {re.escape(str(here))}/photos/.*png", other)
+            assert re.fullmatch(rf"   {rank}\. +\d+ % +{SCORE}  {re.escape(str(here))}/photos/.*png", other)
+
+    def test_a_line_is_drawn_below_what_is_claimed(self, run, here):
+        turned = Pillow.open(here / "photos" / "b.png").rotate(4)
+        turned.save(here / "turned.png")
+        _, best, line, second, *_ = run("search", "photos.faemb", "turned.png").out.splitlines()
+        assert re.fullmatch(rf"   1\. same  99 % +{SCORE}  {re.escape(str(here))}/photos/b\.png", best)
+        assert line == "  nothing is claimed of the following"
+        assert second.startswith("   2.        ")
+
+    def test_only_what_is_sure(self, run, here):
+        ended = run("search", "photos.faemb", "photos/b.png", "--least-confidence", "0.9")
+        (only,) = ended.out.splitlines()[1:]
+        assert only == f"      same  99 %  1.000  {here / 'photos' / 'b.png'}  (the query itself)"
+
+    def test_by_the_vectors_alone(self, run, here):
+        _, itself, best, *_ = run("search", "photos.faemb", "photos/b.png", "--verify", "0").out.splitlines()
+        assert itself == f"       1.000  {here / 'photos' / 'b.png'}  (the query itself)"
+        assert re.fullmatch(rf"   1\. +{SCORE}  {re.escape(str(here))}/photos/.*png", best)
 
     def test_a_copy_of_the_query_is_an_answer_and_says_so(self, run, here):
         shutil.copy(here / "photos" / "b.png", here / "b.png")
-        _, best, _ = run("search", "photos.faemb", "b.png", "--top", "2").out.splitlines()
-        assert best == f"   1.  1.000  {here / 'photos' / 'b.png'}  (copy of the query)"
+        _, best, *_ = run("search", "photos.faemb", "b.png", "--top", "2").out.splitlines()
+        assert best == f"   1. same  99 %  1.000  {here / 'photos' / 'b.png'}  (copy of the query)"
 
     def test_for_programs(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "photos/trip/d.png", "--json")
@@ -456,10 +476,13 @@ class TestSearch:
         for answer in answers:
             assert len(answer["hits"]) == 4
             own = {"path": str(here / answer["query"]), "score": 1, "itself": True, "copy": False}
-            assert answer["hits"][0] == own
+            sure = {"confidence": 1.0, "verdict": "same", "verified": True}
+            assert (own | sure).items() <= answer["hits"][0].items()
+            assert answer["hits"][0]["agreeing"] == answer["hits"][0]["matches"] > 0
+            assert np.allclose(answer["hits"][0]["transform"], np.eye(3), atol=1e-3)
             assert not any(hit["itself"] or hit["copy"] for hit in answer["hits"][1:])
-            scores = [hit["score"] for hit in answer["hits"]]
-            assert scores == sorted(scores, reverse=True)
+            confidences = [hit["confidence"] for hit in answer["hits"]]
+            assert confidences == sorted(confidences, reverse=True)
 
     def test_an_image_without_features_has_no_score(self, run, here):
         run("add", "photos.faemb", blank(here / "photos" / "flat.png"))
@@ -468,7 +491,10 @@ class TestSearch:
         ((*_, hit),) = (
             each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)["answers"]
         )
-        assert hit == {"path": str(here / "photos" / "flat.png"), "score": None, "itself": False, "copy": False}
+        nothing = dict.fromkeys(["score", "confidence", "verdict", "matches", "agreeing", "transform"])
+        assert nothing.items() <= hit.items()
+        assert hit["path"] == str(here / "photos" / "flat.png")
+        assert not hit["verified"]
 
     def test_a_query_without_features_finds_nothing(self, run, here):
         blank(here / "flat.png")
@@ -477,11 +503,11 @@ class TestSearch:
         ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
         assert ended.out == "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it\n"
         answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)["answers"]
-        assert answers == [{"query": "flat.png", "features": 0, "hits": []}]
+        assert answers == [{"query": "flat.png", "features": 0, "hits": [], "note": ""}]
 
     def test_top_and_threshold(self, run):
-        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 3
-        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "99").out.splitlines()) == 5
+        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 4
+        assert len(run("search", "photos.faemb", "photos/a.png", "--top", "99").out.splitlines()) == 6
         assert len(run("search", "photos.faemb", "photos/a.png", "--threshold", "0.99").out.splitlines()) == 2
 
     def test_a_box(self, run):

@@ -60,14 +60,12 @@ def test_extract_resume_and_tell(photos):
 
 def test_a_mistake_is_one_line_and_no_traceback(photos):
     assert_mistake(process("features", "nowhere", "--out", "out"), "there is no file or folder nowhere")
-    assert_mistake(process("show-features", "photos/a.png", "--out", "a.tif"), "ends in .png, .jpg or .webp")
 
 
-@pytest.mark.parametrize("option", ["--out", "--nonsense"])
-def test_a_misused_option_is_explained(photos, option):
-    ended = process("features", "photos", option)
+def test_a_misused_option_is_explained(photos):
+    ended = process("features", "photos", "--out")
     assert (ended.code, ended.out) == (2, "")
-    assert option in ended.err
+    assert "--out" in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -328,7 +326,7 @@ class TestShowFeatures:
             ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 120 x 90 pixels"),
             ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),
             ("photos/a.png", ["--max-side", "3"], "--max-side is 3"),
-            ("photos/a.png", ["--out", "drawn.txt"], "ends in .png, .jpg or .webp"),
+            ("photos/a.png", ["--out", "drawn.tif"], "ends in .png, .jpg or .webp"),
             ("photos/a.png", ["--out", "gone/drawn.png"], "the folder gone does not exist"),
         ],
     )

@@ -21,13 +21,15 @@ def photos(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    return pictures(tmp_path / "photos", range(30), size=(320, 240))
+    return pictures(tmp_path / "photos", range(2))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("whom", ["the process", "all processes"])
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.parametrize(
+    ("name", "code", "whom"), [("SIGTERM", 143, "the process"), ("SIGHUP", 129, "all processes")], ids=str
+)
 def test_a_signal_ends_everything_and_leaves_no_folder(photos, tmp_path, name, code, whom):
+    pictures(photos, range(30), size=(320, 240))
     tiny_model().save(tmp_path / "model.safetensors")
     arguments = ["encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz", "--jobs", "2"]
     pipe = subprocess.PIPE

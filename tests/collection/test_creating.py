@@ -183,7 +183,14 @@ class TestWithoutKeptFeatures:
             yield made
 
     def test_it_is_searched_like_any_other(self, lean, collection, photos):
-        assert lean.search(photos / "a.png") == collection.search(photos / "a.png")
+        assert lean.search(photos / "a.png", verify=0) == collection.search(photos / "a.png", verify=0)
+
+    def test_its_confidence_is_that_of_the_vectors_and_it_is_said(self, lean, photos):
+        (answer,) = lean.search(photos / "a.png")
+        assert all(hit.confidence is not None and hit.verification is None for hit in answer.hits)
+        assert "local features are not kept; index the images into a new collection" in answer.note
+
+    def test_it_has_duplicates_like_any_other(self, lean):
         assert lean.duplicates(0.9) == []
 
     def test_features_are_gone_and_it_is_said(self, lean, photos):

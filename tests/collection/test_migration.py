@@ -44,14 +44,14 @@ def columns(folder: Path) -> set[str]:
         return {row[1] for row in database.execute("pragma table_info(images)")}
 
 
-def assert_converted(folder: Path) -> None:
+def assert_converted(folder: Path, searched: list[str] = NAMES) -> None:
     """It has its images, its vectors and its model, and can be used."""
     photos = folder.parent / "photos"
     with Collection.open(folder) as collection:
         assert collection.migrated is None
         assert collection.check() == []
         np.testing.assert_array_equal(collection.view().vectors, np.load(GOLDEN / "vectors.npy"))
-        for name in NAMES:
+        for name in searched:
             (answer,) = collection.search(photos / name, threshold=0.999)
             assert [hit.path for hit in answer.hits] == [photos / name]
     assert about(folder)["version"] == "4"
@@ -171,7 +171,7 @@ def test_a_conversion_that_is_killed_at_every_second_step(folder, tmp_path):
                 assert (copy / name).read_bytes() == old[name]
         with Collection.open(copy) as collection, collection._changing(None):
             pass  # a writer deletes what the killed process left
-        assert_converted(copy)
+        assert_converted(copy, NAMES[:1])
     assert found == {"1", "4"}
 
 

@@ -7,12 +7,17 @@ import pytest
 from faemb.collection import gathering, images_in
 from faemb.errors import InputError
 from pictures import picture
-from small_collections import assert_finds, counts, names_below, names_in
+from small_collections import assert_finds, counts, names_below, names_in, work_here
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering.Describe, "__call__", None)
+
+
+def images_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    work_here(monkeypatch)
 
 
 def test_a_folder(collection, photos):
@@ -59,7 +64,7 @@ def test_into_a_folder_of_its_own(collection, photos):
 
 
 def test_unreadable_files(collection, photos, monkeypatch):
-    monkeypatch.undo()
+    images_are_read(monkeypatch)
     (photos / "broken.png").write_text("no image")
     collection.update()
     photos.rename(photos.parent / "new")
@@ -88,7 +93,7 @@ def test_refusals_change_nothing(collection, photos, old, new, words):
 
 def test_a_folder_that_was_added_at_its_new_place(collection, photos, monkeypatch):
     """Its images were recognised there; what is left is the old folder."""
-    monkeypatch.undo()
+    images_are_read(monkeypatch)
     new = photos.parent / "new"
     photos.rename(new)
     assert collection.add(new).moved == 5

@@ -72,11 +72,11 @@ def test_an_image_that_would_take_too_much_memory_is_not_decoded(mode, file_form
     def decoded(self):
         raise AssertionError("decoded")
 
-    path = written(tmp_path, encoded(mode, file_format, (2000, 1500), **options))
-    assert read_image(path).size == (2000, 1500)
-    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "10MB")
+    path = written(tmp_path, encoded(mode, file_format, (1000, 750), **options))
+    assert read_image(path).size == (1000, 750)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "2500KB")
     monkeypatch.setattr(PIL.ImageFile.ImageFile, "load", decoded)
-    assert_refused(path, "of memory; one file may take 10 MB", "FAEMB_ITEM_MEMORY=1GB", kind=LimitError)
+    assert_refused(path, "of memory; one file may take 2.5 MB", "FAEMB_ITEM_MEMORY=1GB", kind=LimitError)
 
 
 def test_an_image_that_pillow_holds_is_counted_too(monkeypatch):

@@ -494,7 +494,7 @@ def test_a_huge_file_is_not_hashed(tmp_path, monkeypatch):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_was_not(tmp_path, out):
     """Its workers end by themselves, no file is incomplete, and the last run extracts only what is missing."""
-    count, kills, moments = 40, 3, random.Random(11)  # noqa: S311
+    count, kills, moments = 24, 2, random.Random(11)  # noqa: S311
     for number in range(count):
         picture(tmp_path / "photos" / f"{number:02}.png", number)
     command = [COMMAND, "features", tmp_path / "photos", "--out", out]

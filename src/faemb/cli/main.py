@@ -144,7 +144,8 @@ def _run() -> None:
 
     print_what_python_reports()
     try:
-        code = app(args=sys.argv[1:] or ["--help"], standalone_mode=False)  # typer would print arguments as they are
+        # Not in standalone mode, in which typer would print arguments as they are.
+        code = app(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)
         if code == STOPPED:  # typer has caught the interrupt
             raise KeyboardInterrupt
         sys.stdout.flush()  # Python would do it after this, where an error gets no sentence

@@ -78,6 +78,7 @@ class Searcher:
 
     def __init__(self, reader: Reader, index: str) -> None:
         self._reader, self._index = reader, index
+        self._keeps_features = reader.catalogue.about()["keep_features"] != "0"
 
     def images(
         self,
@@ -109,9 +110,11 @@ class Searcher:
         answers: list[Answer] = []
         size = _VERIFIED_AT_ONCE if wanted.verify else PORTION
         for start in range(0, len(queries), size):
-            progress("search", start, len(queries))
+            if len(queries) > size:
+                progress("search", start, len(queries))
             answers += self._answered(queries[start : start + size], wanted)
-        progress("search", len(queries), len(queries))
+        if len(queries) > size:
+            progress("search", len(queries), len(queries))
         return answers
 
     def _answered(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
@@ -129,7 +132,7 @@ class Searcher:
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
-        verifier = Verifier(view, tolerant=tolerant) if wanted.verify else None
+        verifier = Verifier(view, keeps_features=self._keeps_features, tolerant=tolerant) if wanted.verify else None
         answers = []
         for number, query in enumerate(queries):
             own = [entries[image] for image in view.ids[found.rows[number, kept[number]]].tolist()]
@@ -216,9 +219,16 @@ def _by_confidence(
 ) -> list[Hit]:
     """The first `most` hits with their confidence, the surest first, and then the others as they are."""
     judged = verifier.judge(query, entries[:most], [hit.score or 0.0 for hit in hits[:most]])
-    order = sorted(range(len(judged)), key=lambda number: -judged[number].score)  # equal ones stay in order
+    scores = [
+        np.inf if hit.itself or hit.copy else judgement.score for hit, judgement in zip(hits, judged, strict=False)
+    ]
+    order = sorted(range(len(judged)), key=lambda number: -scores[number])  # equal ones stay in order
     sure = [
-        replace(hits[number], confidence=judged[number].confidence, verification=judged[number].verification)
+        replace(
+            hits[number],
+            confidence=1.0 if np.isposinf(scores[number]) else judged[number].confidence,
+            verification=judged[number].verification,
+        )
         for number in order
     ]
     return [*sure, *hits[most:]]

@@ -5,14 +5,14 @@ covers. That k or more agree has a probability of at most exp(-M KL(k/M || p)); 
 """
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Num
 
 CELL = 0.02
 """Side of the cells, in diagonals: matches in one cell are one piece of evidence, however many they are."""
 
 
 def improbability(
-    agreeing: Float[np.ndarray, "..."], of: Float[np.ndarray, "..."], chance: Float[np.ndarray, "..."]
+    agreeing: Num[np.ndarray, "..."], of: Float[np.ndarray, "..."], chance: Float[np.ndarray, "..."]
 ) -> Float[np.ndarray, "..."]:
     """Minus the logarithm of the bound on the probability that so many agree; 0 if as many do by chance."""
     share = np.clip(agreeing / np.maximum(of, 1e-9), 1e-12, 1 - 1e-12)

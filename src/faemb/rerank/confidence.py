@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.optimize import minimize
 from scipy.special import expit
 
 SURE = 0.9
@@ -31,6 +30,8 @@ _SAMPLE = 256
 _SPREAD = 1.5
 """Standard deviation of the similarity in collections, times the square root of the dimension: components of vectors
 are not independent."""
+_ODD = 2.0
+"""A larger or smaller spread than this times the usual one comes from copies among few images, and is not believed."""
 _LEAST_SAMPLE = 8
 _UPPER = 84.13
 """Percentile that lies one standard deviation above the median."""
@@ -53,7 +54,8 @@ class Unrelated(NamedTuple):
         vectors = sample.astype(np.float64)
         pairs = (vectors @ vectors.T)[np.triu_indices(count, 1)]
         typical = float(np.median(pairs))
-        return cls(typical, max(float(np.percentile(pairs, _UPPER)) - typical, chance.spread / 3))
+        spread = float(np.percentile(pairs, _UPPER)) - typical
+        return cls(typical, float(np.clip(spread, chance.spread / _ODD, chance.spread * _ODD)))
 
     def deviations(self, similarity: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         return (similarity - self.typical) / self.spread
@@ -98,6 +100,8 @@ def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
 def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> tuple[float, float]:
     """Bias and weight, which is not negative, of a logistic regression on one value."""
+    from scipy.optimize import minimize  # here, since importing it takes a third of a second
+
     columns = np.stack([np.ones(len(value)), value], axis=1)
     sign = np.where(same, 1.0, -1.0)
 

@@ -1,6 +1,7 @@
 """Counts and checksums of what was used."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -71,5 +72,22 @@ def test_progress_is_reported_for_each_image(tmp_path: Path) -> None:
 def test_an_image_that_is_gone_is_named(tmp_path: Path) -> None:
     dataset = open_dataset(folder(tmp_path, "a.jpg", "b.jpg"))
     (tmp_path / "b.jpg").unlink()
-    with pytest.raises(InputError, match=r"b\.jpg cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"there is no file '.*b\.jpg'"):
+        checked(dataset)
+
+
+def test_a_file_that_is_too_large_for_an_image_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = open_dataset(folder(tmp_path, "a.jpg", "b.jpg"))
+    with (tmp_path / "b.jpg").open("wb") as file:
+        file.truncate(3_000_000)
+    monkeypatch.setenv("FAEMB_ITEM_MEMORY", "1MB")
+    with pytest.raises(InputError, match=r"b\.jpg is a file of 3 MB; expected an image of at most 1 MB"):
+        checked(dataset)
+
+
+def test_a_pipe_in_place_of_an_image_is_not_waited_for(tmp_path: Path) -> None:
+    dataset = open_dataset(folder(tmp_path, "a.jpg", "b.jpg"))
+    (tmp_path / "b.jpg").unlink()
+    os.mkfifo(tmp_path / "b.jpg")
+    with pytest.raises(InputError, match=r"b\.jpg is a pipe"):
         checked(dataset)

@@ -14,6 +14,7 @@ from faemb.benchmark.datasets.dataset import Dataset, Query
 from faemb.benchmark.datasets.opening import KINDS
 from faemb.errors import InputError
 from faemb.runtime import Progress, silent
+from faemb.runtime.limits import require_input_file
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Content:
 
 def content_of(path: Path) -> Content:
     """Size and SHA-256 of a file, which is read completely."""
+    require_input_file(path, "an image")
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from faemb.runtime import Progress, silent
 
@@ -72,6 +71,8 @@ def learn_anchors(
 
 def _descend(problem: "AnchorProblem", anchors: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
     """A few trust-region steps, none of which is taken unless it lowers the objective."""
+    from scipy.optimize import minimize  # here, since importing it takes a third of a second
+
     shape = anchors.shape
     result = minimize(
         lambda v: problem.value(v.reshape(shape)),
