@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import cKDTree
 
 from faemb.rerank.matching import Matchable
 from faemb.rerank.verification import Verification
@@ -156,6 +155,8 @@ def _counterparts(first: Matchable, second: Matchable, fitted: _Map) -> float:
 def _nearest(
     image: Matchable, points: Float[np.ndarray, "n 2"]
 ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
+    from scipy.spatial import cKDTree  # here, since most pairs of images get by without it
+
     distance, rows = cKDTree(image.centres).query(points, k=np.arange(1, min(_NEIGHBOURS, len(image)) + 1))
     return distance, rows
 
