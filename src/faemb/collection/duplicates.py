@@ -99,10 +99,9 @@ def least_similarity(view: View, threshold: float | None, *, verify: bool) -> fl
     """Of images that are compared: the given threshold if there is one; never more than where similarity decides."""
     if threshold is not None:
         return threshold
-    alone = default_threshold(view.model.dimension)
     if not verify:
-        return alone
-    return min(alone, view.unrelated.typical + _UNUSUAL * view.unrelated.spread)
+        return default_threshold(view.model.dimension)
+    return min(THRESHOLD, view.unrelated.typical + _UNUSUAL * view.unrelated.spread)
 
 
 def linked(
