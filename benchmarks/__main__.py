@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from benchmarks import (
     calibration,
     collections,
+    copies,
     core,
     duplicates,
     features,
@@ -26,11 +27,12 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "first-hour": first_hour.run,
     "few-images": few_images.run,
     "duplicates": duplicates.run,
+    "copies": copies.run,
     "parts": parts.run,
     "verification": verification.run,
     "calibration": calibration.run,
 }
-LONG = ("few-images", "parts", "calibration")
+LONG = ("few-images", "copies", "parts", "calibration")
 
 
 def main(names: list[str]) -> int:

@@ -22,14 +22,14 @@ NAMES = ["a.png", "b.png", "c.jpg", "trip/d.png", "trip/e.png"]
 """Images of the collection that most tests use."""
 
 
-def new_tiny_model() -> Model:
+def new_tiny_model(max_features: int = 40) -> Model:
     encoder = Encoder(
         FastFAemb(2, unit_residuals=True),
         projection=Projection(8, unit_after=True),
         whitening=Whitening(),
         pooling="sum",
     )
-    return Model(HessianAffine(max_features=40), encoder)
+    return Model(HessianAffine(max_features=max_features), encoder)
 
 
 @cache

@@ -628,7 +628,7 @@ class TestDuplicates:
         ended = run("duplicates", "photos.faemb", "--threshold", "0.95")
         assert (ended.code, ended.err) == (0, "")
         lines = ended.out.splitlines()
-        assert lines[0] == "1. 2 images, similarity 1.000"
+        assert lines[0] == "1. copies: 2 images, similarity 1.000"
         size = rf"120 x 90 pixels, {SIZE}, changed \d{{4}}-\d\d-\d\d"
         assert re.fullmatch(rf"   keep  {re.escape(str(here))}/photos/\w+\.png  {size}  \([a-z ,]+\)", lines[1])
         assert re.fullmatch(rf"         {re.escape(str(here))}/photos/\w+\.png  {size}", lines[2])
@@ -638,6 +638,7 @@ class TestDuplicates:
         ended = run("duplicates", "photos.faemb", "--threshold", "1", "--json")
         assert (ended.code, ended.err) == (0, "")
         (group,) = json.loads(ended.out)
+        assert group["kind"] == "copies"
         assert group["similarity"] == {"smallest": 1, "largest": 1, "all_pairs": True}
         assert sorted(image["path"] for image in group["images"]) == [
             str(here / "photos" / name) for name in ("a.png", "copy.png")
@@ -648,6 +649,21 @@ class TestDuplicates:
         assert (first["width"], first["height"], first["taken"]) == (120, 90, False)
         assert first["bytes"] == (here / "photos" / "a.png").stat().st_size
         assert datetime.fromisoformat(first["date"]).year > 2000
+
+    @pytest.mark.parametrize("option", ["--same-thing", "--mirrored"])
+    def test_copies_are_found_with_more_too(self, run, option):
+        (group,) = json.loads(run("duplicates", "photos.faemb", option, "--json").out)
+        assert (group["kind"], len(group["images"])) == ("copies", 2)
+
+    def test_by_similarity_alone(self, run):
+        lines = run("duplicates", "photos.faemb", "--no-verify", "--threshold", "1").out.splitlines()
+        assert lines[0] == "1. similar: 2 images, similarity 1.000"
+
+    def test_what_could_not_be_verified_is_said(self, run):
+        run("index", "photos", "--out", "lean.faemb", "--no-features")
+        ended = run("duplicates", "lean.faemb", "--threshold", "1")
+        assert ended.err.startswith("faemb: the local features of 2 images are not kept")
+        assert ended.out.startswith("1. similar: 2 images")
 
     def test_none(self, run):
         run("remove", "photos.faemb", "photos/copy.png")
@@ -668,6 +684,7 @@ class TestDuplicates:
             (["photos.faemb", "--threshold", "1.5"], "--threshold is 1.5"),
             (["photos.faemb", "--index", "tree"], "--index is 'tree'"),
             (["photos.faemb", "--html", "groups.txt"], "ends in .html"),
+            (["photos.faemb", "--no-verify", "--same-thing"], "--same-thing is set; expected local features"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

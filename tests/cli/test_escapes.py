@@ -105,7 +105,7 @@ COMMANDS = {
     "explain": ("explain", "c.faemb", f"photos/{NAME}", f"photos/{NAME}"),
     "explain-nothing": ("explain", "c.faemb", f"photos/{NAME}", f"photos/none{NAME}"),
     "search": ("search", "c.faemb", f"photos/{NAME}", f"photos/broken{NAME}", f"photos/none{NAME}"),
-    "duplicates": ("duplicates", "c.faemb", "--threshold", "0.5"),
+    "duplicates": ("duplicates", "c.faemb", "--no-verify", "--threshold", "0.5"),
     "info": ("info", "c.faemb"),
     "check": ("check", "c.faemb"),
     "remove-unknown": ("remove", "c.faemb", f"other{NAME}"),

@@ -1,8 +1,12 @@
 """Groups of images that show the same: how pairs become groups, and that edits of an image are found."""
 
 import io
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import cv2
@@ -10,7 +14,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Collection, Model, duplicates
+from faemb.collection import Collection, Group, Model, duplicates
 from faemb.collection.backends import HNSW
 from faemb.collection.duplicates import (
     THRESHOLD,
@@ -29,7 +33,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
-from small_collections import tiny_model, working_here
+from small_collections import new_tiny_model, tiny_model, working_here
 
 # Images become pairs
 
@@ -72,9 +76,7 @@ def test_an_approximate_index_finds_the_same_few(rng, tmp_path):
 def test_a_group_larger_than_the_neighbours_that_are_looked_at(tmp_path):
     """Each image is compared with 32 others only."""
     view = view_of(tmp_path, np.ones((100, 4)))
-    ((members, smallest, largest, all_pairs),) = joined(view, 0.9)
-    assert members == list(range(100))
-    assert (smallest, largest, all_pairs) == (1, 1, True)
+    assert joined(view, 0.9) == [Members(list(range(100)), 1, 1, all_pairs=True, kind="similar")]
 
 
 @pytest.mark.parametrize("few", [(), (0,), (1,), (0, 1), (0, 1, 2, 3)])
@@ -155,6 +157,27 @@ def test_a_chain_whose_ends_show_different_things_is_cut(tmp_path):
     assert [len(group.positions) for group in joined(view, 0.7)] == [2, 2, 2]
 
 
+def test_copies_join_whatever_they_link(tmp_path):
+    """Two parts of a picture that share nothing are copies of it: the first and the last are opposite."""
+    view = view_of(tmp_path, angles(0, 60, 120, 180))
+    chain = {(0, 1): 0.5, (1, 2): 0.5, (2, 3): 0.5}
+    (group,) = grouped(view, chain, 0.5, kind="same thing", copies=chain.keys())
+    assert (group.positions, group.kind) == ([0, 1, 2, 3], "copies")
+
+
+def test_copies_are_joined_before_other_links_are_tried(tmp_path):
+    """The stronger link would join the first two only, if its mean similarity were taken before the copies."""
+    view = view_of(tmp_path, angles(0, 40, 180))
+    (group,) = grouped(view, {(0, 1): 0.8, (1, 2): -0.8}, 0.5, kind="same thing", copies={(1, 2)})
+    assert (group.positions, group.kind) == ([1, 2], "copies")
+
+
+def test_a_group_that_another_link_has_joined_is_no_group_of_copies(tmp_path):
+    view = view_of(tmp_path, angles(0, 10, 20))
+    (group,) = grouped(view, {(0, 1): 0.98, (1, 2): 0.98}, 0.5, kind="same thing", copies={(0, 1)})
+    assert (group.positions, group.kind) == ([0, 1, 2], "same thing")
+
+
 def test_a_group_says_how_similar_its_farthest_images_are(tmp_path):
     """The first and the last are not linked: 60 degrees apart."""
     (group,) = joined(view_of(tmp_path, angles(0, 30, 60)), 0.8)
@@ -229,32 +252,50 @@ def edited(tmp_path_factory) -> Iterator[Collection]:
         yield made
 
 
-def test_edits_are_grouped_with_their_original_and_with_nothing_else(edited):
-    groups = edited.duplicates(THRESHOLD)
-    scenes = [{path.parent.name for path in group.paths} for group in groups]
-    assert sorted(map(sorted, scenes)) == [[str(scene)] for scene in range(SCENES)]
-    for group in groups:
-        names = [path.stem for path in group.paths]
-        assert sorted(names) == ["bright", "copy", "crop", "jpeg", "original"]
-        assert group.largest == 1
-        assert 0.75 * THRESHOLD < group.smallest < 1
+def names(groups: list[Group]) -> list[list[str]]:
+    return sorted(sorted(f"{path.parent.name}/{path.stem}" for path in group.paths) for group in groups)
+
+
+def everything() -> list[list[str]]:
+    return [[f"{scene}/{name}" for name in ("bright", "copy", "crop", "jpeg", "original")] for scene in range(SCENES)]
+
+
+@pytest.mark.parametrize("same_thing", [False, True])
+def test_edits_are_grouped_with_their_original_and_with_nothing_else(edited, same_thing):
+    groups = edited.duplicates(same_thing=same_thing)
+    assert names(groups) == everything()
+    assert {group.kind for group in groups} == {"copies"}
+    assert {group.largest for group in groups} == {1}
+    assert groups.note == ""
+
+
+def test_a_low_threshold_compares_more_and_joins_no_more(edited):
+    assert names(edited.duplicates(-1)) == everything()
+
+
+def test_by_similarity_alone(edited):
+    groups = edited.duplicates(THRESHOLD, verify=False)
+    assert names(groups) == everything()
+    assert {group.kind for group in groups} == {"similar"}
+    assert all(0.75 * THRESHOLD < group.smallest < 1 for group in groups)
+    assert names(edited.duplicates(-1, verify=False)) == [sorted(chain.from_iterable(everything()))]
 
 
 def test_short_vectors_have_a_higher_threshold(edited):
-    assert edited.duplicates() == edited.duplicates(THRESHOLD_OF_SHORT) != edited.duplicates(THRESHOLD)
+    similar = partial(edited.duplicates, verify=False)
+    assert similar() == similar(THRESHOLD_OF_SHORT) != similar(THRESHOLD)
     assert [default_threshold(dimension) for dimension in (1199, 3959)] == [THRESHOLD_OF_SHORT, THRESHOLD]
 
 
 def test_a_high_threshold_leaves_exact_copies(edited):
     groups = edited.duplicates(1.0)
-    assert len(groups) == SCENES
-    assert all(sorted(path.stem for path in group.paths) == ["copy", "original"] for group in groups)
+    assert names(groups) == [[f"{scene}/copy", f"{scene}/original"] for scene in range(SCENES)]
     assert {group.smallest for group in groups} == {1.0}
     assert {group.similarity for group in groups} == {"similarity 1.000"}
 
 
 def test_the_image_with_the_most_pixels_is_the_one_to_keep(edited):
-    for group in edited.duplicates(THRESHOLD):
+    for group in edited.duplicates():
         assert group.reason == "same pixels, largest file"
         *others, last = group.images
         assert {(image.width, image.height) for image in others} == {(200, 150)}
@@ -262,9 +303,94 @@ def test_the_image_with_the_most_pixels_is_the_one_to_keep(edited):
         assert group.images[0].bytes == max(image.bytes for image in others) == group.paths[0].stat().st_size
 
 
-def test_a_low_threshold_throws_all_together(edited):
-    (group,) = edited.duplicates(-1)
-    assert len(group.paths) == 5 * SCENES
+def test_the_progress_of_verification_counts_pairs(edited):
+    calls: list[tuple[str, int, int]] = []
+    edited.duplicates(progress=lambda *call: calls.append(call))
+    (total,) = {total for stage, _, total in calls if stage == "verification"}
+    done = [done for stage, done, _ in calls if stage == "verification"]
+    assert done == sorted(done)
+    assert done[-1] == total >= SCENES * 4
+
+
+# Mirrored pictures, other photographs, features that cannot be compared
+
+
+@pytest.fixture
+def collected(tmp_path) -> Iterator[Callable[..., Collection]]:
+    """A collection of these pictures, by name."""
+    with ExitStack() as opened, working_here():
+
+        def collect(shown: Mapping[str, np.ndarray], **settings: bool) -> Collection:
+            (tmp_path / "photos").mkdir()
+            for name, pixels in shown.items():
+                PIL.Image.fromarray(pixels).save(tmp_path / "photos" / f"{name}.png")
+            made = opened.enter_context(Collection.create(tmp_path / "c", new_tiny_model(300), **settings))
+            made.add(tmp_path / "photos")
+            return made
+
+        yield collect
+
+
+def stems(groups: list[Group]) -> list[tuple[str, list[str]]]:
+    return sorted((group.kind, sorted(path.stem for path in group.paths)) for group in groups)
+
+
+def photographed(pixels: np.ndarray) -> np.ndarray:
+    """From elsewhere: a perspective transform that no crop, turn or resizing gives."""
+    height, width = pixels.shape
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    moved = corners + np.array([[0, 0], [-14, 6], [-4, -10], [8, 2]], np.float32)
+    return cv2.warpPerspective(pixels, cv2.getPerspectiveTransform(corners, moved), (width, height))
+
+
+def test_another_photograph_is_no_copy(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "again": photographed(scenes["scene0"])})
+    assert stems(collection.duplicates()) == []
+    assert stems(collection.duplicates(same_thing=True)) == [("same thing", ["again", "scene0"])]
+
+
+def test_mirrored_copies_are_found_on_request(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "flipped": np.ascontiguousarray(scenes["scene0"][:, ::-1])})
+    assert stems(collection.duplicates()) == []
+    assert stems(collection.duplicates(mirrored=True)) == [("copies", ["flipped", "scene0"])]
+
+
+def test_pictures_with_the_same_caption_are_no_copies(collected):
+    shown = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    for pixels in shown.values():
+        pixels[200:] = 255
+        cv2.putText(pixels, "the same words below", (4, 228), cv2.FONT_HERSHEY_SIMPLEX, 0.8, 0, 2)
+    assert stems(collected(shown).duplicates(-1)) == []
+
+
+def test_features_that_are_not_kept_leave_similarity(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)
+    groups = collection.duplicates(0.99)
+    assert stems(groups) == [("similar", ["copy", "scene0"])]
+    assert groups.note.startswith("the local features of 2 images are not kept: these were joined by similarity alone")
+
+
+def test_damaged_features_leave_similarity(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "copy": scenes["scene0"]})
+    (file,) = collection.layout.folder.glob("features-*.bin")
+    (entry,) = [entry for entry in collection.entries() if "copy" in entry.path]
+    assert entry.offset is not None
+    content = bytearray(file.read_bytes())
+    content[entry.offset + 40] ^= 255
+    file.write_bytes(content)
+    groups = collection.duplicates(0.99)
+    assert stems(groups) == [("similar", ["copy", "scene0"])]
+    assert re.match(r"the stored features of 1 images are damaged: .*; run: faemb check .* --repair", groups.note)
+
+
+@pytest.mark.parametrize("given", ["same_thing", "mirrored"])
+def test_what_only_features_tell_is_refused_without_them(edited, given):
+    with pytest.raises(InputError, match=f"{given} is set; expected local features to be compared"):
+        edited.duplicates(verify=False, **{given: True})
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivf-pq", "binary"])

@@ -375,8 +375,8 @@ def test_groups(tmp_path):
     page = Page(groups_page([group_of(paths, 0.41239), group_of(paths[:2], 0.9, all_pairs=False)], title="Duplicates"))
     assert page.texts("h2") == ["Group 1", "Group 2"]
     assert page.texts("p", "soft") == [
-        "3 images, similarity 0.412 to 0.950",
-        "2 images, similarity 0.900 to 0.950 of linked pairs, others not compared",
+        "copies: 3 images, similarity 0.412 to 0.950",
+        "copies: 2 images, similarity 0.900 to 0.950 of linked pairs, others not compared",
     ]
     assert page.texts("p", "name") == [f"trip/{number}.jpg" for number in (0, 1, 2, 0, 1)]
     assert len(page.attributes("image")) == 3

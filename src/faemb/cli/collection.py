@@ -32,6 +32,7 @@ from faemb.pages import counted, file_facts, percent
 
 if TYPE_CHECKING:
     from faemb.collection import Answer, Collection, Group, Hit, Info
+    from faemb.collection.results import Groups
     from faemb.features.region import Box as Region
 
 
@@ -110,34 +111,57 @@ def _answers_page(answers: Sequence["Answer"], photos: "Collection", box: "Regio
 def duplicates(
     collection: InCollection,
     *,
+    same_thing: Annotated[
+        bool, flag("Join different photographs of the same object or scene too, not only copies.", "--same-thing")
+    ] = False,
+    mirrored: Annotated[
+        bool, flag("Find copies that are mirrored from left to right too, which takes longer.", "--mirrored")
+    ] = False,
+    no_verify: Annotated[
+        bool,
+        flag("Join images by the similarity of their vectors alone, which is faster and less sure.", "--no-verify"),
+    ] = False,
     threshold: Annotated[
         float | None,
         value(
             "T",
-            "Join images of at least this similarity, such as 0.9 for copies. If not given: 0.3, or 0.45 if the "
-            "vectors have fewer than 3,000 dimensions.",
+            "Compare images of at least this similarity. If not given: all that are hardly unrelated; where local "
+            "features are not compared, 0.3, or 0.45 if the vectors have fewer than 3,000 dimensions.",
         ),
     ] = None,
     index: Index = None,
     page: PageOptions,
     output: Output,
 ) -> None:
-    """List groups of images that show the same object or scene, and which image of each to keep; no file is changed.
+    """List groups of copies of one picture, and which image of each to keep; no file is changed.
+
+    Copies are resized, cropped, turned by a few degrees, encoded again, in other colours, or have a caption or a
+    watermark. With --same-thing, a group may hold different photographs of one thing: look before you delete.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
     page.check()
     with opened(collection) as photos, Live(output.quiet) as progress:
-        groups = photos.duplicates(threshold=threshold, index=index, progress=progress)
+        groups = photos.duplicates(
+            threshold,
+            same_thing=same_thing,
+            mirrored=mirrored,
+            verify=not no_verify,
+            index=index,
+            progress=progress,
+        )
         page.save(lambda: _groups_page(groups, photos))
+    if groups.note:
+        warning(groups.note)
     output.show([_group_as_json(group) for group in groups], _group_lines(groups, page.html))
     page.open()
 
 
-def _groups_page(groups: Sequence["Group"], photos: "Collection") -> str:
+def _groups_page(groups: "Groups", photos: "Collection") -> str:
     from faemb.pages.contact_sheet import groups_page
 
-    return groups_page(groups, title=f"Duplicates in {photos.layout.folder.name}", thumbnail=photos.thumbnail)
+    title = f"Duplicates in {photos.layout.folder.name}"
+    return groups_page(groups, title=title, note=groups.note, thumbnail=photos.thumbnail)
 
 
 def remove(
@@ -307,12 +331,18 @@ def _hit_as_json(hit: "Hit") -> dict[str, object]:
 def _group_as_json(group: "Group") -> dict[str, object]:
     images = [{**asdict(image), "path": str(image.path), "date": image.date.isoformat()} for image in group.images]
     similarity = {"smallest": group.smallest, "largest": group.largest, "all_pairs": group.all_pairs}
-    return {"similarity": similarity, "keep": images[0]["path"], "reason": group.reason, "images": images}
+    return {
+        "kind": group.kind,
+        "similarity": similarity,
+        "keep": images[0]["path"],
+        "reason": group.reason,
+        "images": images,
+    }
 
 
 def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
     for number, group in enumerate(groups, 1):
-        yield f"{number}. {counted(len(group.images))}, {group.similarity}"
+        yield f"{number}. {group.kind}: {counted(len(group.images))}, {group.similarity}"
         for place, image in enumerate(group.images):
             keep, reason = ("   ", "") if place else ("keep", f"  ({group.reason})")
             yield f"   {keep:4}  {image.path}  {', '.join(file_facts(image))}{reason}"

@@ -19,6 +19,7 @@ from faemb.collection.checking import damaged_indexes, faults, repair, repair_th
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
+from faemb.collection.duplicates import Asked
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
@@ -32,7 +33,7 @@ from faemb.collection.packing import rounded
 from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
-from faemb.collection.results import Answer, Group, Info
+from faemb.collection.results import Answer, Groups, Info
 from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
@@ -44,7 +45,7 @@ from faemb.features.feature_files import kind_of
 from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.rerank import VERIFIED
-from faemb.runtime import Progress
+from faemb.runtime import Progress, silent
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
@@ -378,14 +379,26 @@ class Collection:
         return self._searcher.features(stored, names or [""] * len(stored), wanted)
 
     def duplicates(
-        self, threshold: float | None = None, *, index: str | None = None, progress: Progress | None = None
-    ) -> list[Group]:
-        """Groups of images that show the same, the surest first.
+        self,
+        threshold: float | None = None,
+        *,
+        same_thing: bool = False,
+        mirrored: bool = False,
+        verify: bool = True,
+        index: str | None = None,
+        progress: Progress | None = None,
+    ) -> Groups:
+        """Groups of images that were made from one picture, the surest first.
 
-        Each image has at least this similarity to another one of its group (if not given: `default_threshold`), and
-        0.75 of it on average where groups were joined; `Group` says how similar all of its images are.
+        threshold:  smallest similarity of images that are compared; if not given, that of images which are hardly
+                    unrelated
+        same_thing: join different photographs of the same thing too; `Group.kind` tells such groups from copies
+        mirrored:   find copies that are mirrored from left to right too
+        verify:     compare local features; otherwise images of at least this similarity are joined (if not given:
+                    `default_threshold`), and 0.75 of it on average where groups are joined
         """
-        return self._searcher.duplicates(threshold, index=index, progress=progress)
+        asked = Asked(threshold, same_thing=same_thing, mirrored=mirrored, verify=verify)
+        return self._searcher.duplicates(asked, index=index, progress=progress or silent)
 
     def explain(self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None) -> Explanation:
         """Why `result` is an answer to `query`: which regions match, and which transform they agree with.

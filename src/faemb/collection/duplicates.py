@@ -1,39 +1,54 @@
-"""Groups of images that show the same object or scene: near-duplicates, edits and crops.
+"""Groups of images that belong together: copies of one picture, or all photographs of the same thing.
 
-Every image is a query. Two images whose similarity reaches the threshold are linked. Images with very few local
-features are linked to their copies only. Links join images to groups, the strongest link first; a link between two
-groups joins them only if their mean similarity, over all pairs of an image of one and an image of the other,
+Every image is a query. Its most similar images are compared with it feature by feature (pairs.py), and pairs that are
+copies are linked; on request, pairs that show the same thing too. Links join images to groups, copies first, then the
+strongest link first. Copies join whatever they link: two parts of one picture belong together that share nothing. Any
+other link between two groups joins them only if their mean similarity, over all pairs of an image of one and an image
+of the other,
 
     <sum of the vectors of A, sum of the vectors of B> / (|A| |B|)
 
 reaches `_COHESION` of the threshold. Without this rule, groups are the connected components of the links, which may be
 long chains between images that show different things.
+
+Where local features cannot be compared, images whose similarity reaches the threshold are linked. Images with very few
+local features are linked to their copies only.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from faemb.collection.backends import Backend
+from faemb.collection.pairs import COPY, Pair, PairJudge
 from faemb.collection.reading import DECIMALS, View
+from faemb.collection.results import COPIES, SAME_THING, SIMILAR
+from faemb.errors import InputError
+from faemb.features import LocalFeatures
 from faemb.runtime import Progress
+from faemb.settings import require_flag, require_number
 
 LONG, THRESHOLD, THRESHOLD_OF_SHORT = 3000, 0.3, 0.45
-"""Default thresholds: short vectors, of models that have learned from few images, are more similar by chance."""
+"""Default thresholds where features cannot be compared: short vectors, of models that have learned from few images, are
+more similar by chance."""
+_UNUSUAL = 4.0
+"""Images are compared whose similarity is by this number of standard deviations above that of unrelated images."""
 _NEIGHBOURS = 32
 """Neighbours compared per image; larger groups connect through shared members."""
-_BLOCK = 256
+_BLOCK, _MIRRORED = 256, 32
+"""Images that are looked up at once; mirrored ones with their features."""
 _COHESION = 0.75
 """On ukbench400: as precise as larger values, and it loses fewer pairs (docs/collection.md)."""
 _ALL_PAIRS = 500
 """Images of the largest group whose pairs are all compared."""
 FEW_FEATURES = 10
-_COPY = 0.95
-"""Threshold for images with fewer than `FEW_FEATURES` features, which can match by chance."""
+"""Images with fewer features can match by chance: they are linked to their copies only, at a similarity of `COPY`."""
 
+Load = Callable[[Sequence[int]], list[LocalFeatures | None]]
 Links = Mapping[tuple[int, int], float]
 """Similarity of linked images, given as two positions, the smaller one first."""
 
@@ -47,11 +62,46 @@ class Members(NamedTuple):
     """Smallest and largest similarity of two members."""
     all_pairs: bool
     """Whether all pairs were compared, or linked ones only."""
+    kind: str = COPIES
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which images are joined."""
+
+    threshold: float | None = None
+    """Smallest similarity of images that are compared."""
+    same_thing: bool = False
+    """Join different photographs of the same thing too."""
+    mirrored: bool = False
+    """Find copies that are mirrored from left to right too."""
+    verify: bool = True
+    """Compare local features; otherwise the similarity of the vectors decides alone."""
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None:
+            require_number("threshold", self.threshold, least=-1, most=1)
+        for name in ("same_thing", "mirrored", "verify"):
+            require_flag(name, getattr(self, name))
+        if not self.verify and (self.same_thing or self.mirrored):
+            given = "same_thing" if self.same_thing else "mirrored"
+            raise InputError(
+                f"{given} is set; expected local features to be compared, which verify=False (--no-verify) leaves out"
+            )
 
 
 def default_threshold(dimension: int) -> float:
     """For vectors of this length."""
     return THRESHOLD if dimension >= LONG else THRESHOLD_OF_SHORT
+
+
+def least_similarity(view: View, threshold: float | None, *, verify: bool) -> float:
+    """Of images that are compared: the given threshold if there is one; never more than where similarity decides."""
+    if threshold is not None:
+        return threshold
+    if not verify:
+        return default_threshold(view.model.dimension)
+    return min(THRESHOLD, view.unrelated.typical + _UNUSUAL * view.unrelated.spread)
 
 
 def linked(
@@ -62,7 +112,7 @@ def linked(
     `few` marks images with few features.
     """
     total = len(view.slots)
-    least = np.where(few, max(threshold, _COPY), threshold).astype(np.float64)
+    least = np.where(few, max(threshold, COPY), threshold).astype(np.float64)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]
@@ -75,12 +125,65 @@ def linked(
     progress("duplicates", total, total)
 
 
-def grouped(view: View, links: Links, threshold: float) -> list[Members]:
-    """Groups of linked images, the surest first: by their smallest similarity to two decimals, then by size."""
+def similar_when_mirrored(
+    view: View, load: Load, threshold: float, kind: type[Backend] | None, progress: Progress
+) -> Iterator[tuple[int, int, float]]:
+    """Pairs of positions of which one image is similar to the other one mirrored, most of them twice.
+
+    `load` gives the features of the images at some positions; None for those that cannot be mirrored.
+    """
+    total = len(view.slots)
+    for start in range(0, total, _MIRRORED):
+        progress("mirrored images", start, total)
+        places = range(start, min(start + _MIRRORED, total))
+        features = [(place, each) for place, each in zip(places, load(places), strict=True) if each is not None]
+        vectors = view.model.encode([each.descriptors for _, each in features])
+        found = view.search(vectors, _NEIGHBOURS, kind)
+        for (place, _), others, scores in zip(features, found.rows.tolist(), found.scores.tolist(), strict=True):
+            for other, score in zip(others, scores, strict=True):
+                if other >= 0 and other != place and score >= threshold:
+                    yield min(place, other), max(place, other), score
+    progress("mirrored images", total, total)
+
+
+def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, progress: Progress) -> list[Members]:
+    """Groups of the pairs that belong together; copies of one picture are not compared with each other once more."""
+    links: dict[tuple[int, int], float] = {}
+    copies: set[tuple[int, int]] = set()
+    parent: dict[int, int] = {}
+    kind = SAME_THING if asked.same_thing else SIMILAR
+
+    def is_joined(pair: Pair) -> bool:
+        return _root(parent, pair.first) == _root(parent, pair.second)
+
+    for pair, found in judge.judge(pairs, progress, is_joined):
+        if found != SAME_THING or asked.same_thing:
+            links[pair[:2]] = max(pair.similarity, links.get(pair[:2], -1.0))
+        if found == COPIES:
+            copies.add(pair[:2])
+            parent[_root(parent, pair.first)] = _root(parent, pair.second)
+    return grouped(view, links, least_similarity(view, asked.threshold, verify=True), kind=kind, copies=copies)
+
+
+def in_order(upright: Iterable[tuple[int, int, float]], mirrored: Iterable[tuple[int, int, float]] = ()) -> list[Pair]:
+    """Each pair once, in order of position."""
+    found: dict[tuple[int, int, bool], float] = {}
+    for turned, links in enumerate((upright, mirrored)):
+        found.update({(a, b, bool(turned)): score for a, b, score in links})
+    return [Pair(a, b, found[a, b, turned], turned) for a, b, turned in sorted(found)]
+
+
+def grouped(
+    view: View, links: Links, threshold: float, *, kind: str = SIMILAR, copies: Set[tuple[int, int]] = frozenset()
+) -> list[Members]:
+    """Groups of linked images, the surest first: by their smallest similarity to two decimals, then by size.
+
+    `copies` are links between copies; a group that others have joined too is of the given kind.
+    """
     groups = [
-        _measured(view, positions, component)
+        _measured(view, positions, component, COPIES if only_copies else kind)
         for component in connected(links)
-        for positions in divided(view, component, threshold)
+        for positions, only_copies in divided(view, component, threshold, copies)
     ]
     return sorted(groups, key=lambda group: (-round(group.smallest, 2), -len(group.positions), group.positions))
 
@@ -103,33 +206,39 @@ def _root(parent: dict[int, int], place: int) -> int:
     return place
 
 
-def divided(view: View, links: Links, threshold: float) -> list[list[int]]:
-    """The images of a connected component in groups of two or more, as the module's docstring says."""
+def divided(
+    view: View, links: Links, threshold: float, copies: Set[tuple[int, int]] = frozenset()
+) -> list[tuple[list[int], bool]]:
+    """The images of a connected component in groups of two or more, and whether they are joined by copies alone."""
     least = min(threshold, _COHESION * threshold)  # the threshold itself where it is negative
     places = sorted({place for pair in links for place in pair})
     row = {place: number for number, place in enumerate(places)}
     group_of = list(range(len(places)))
-    groups, sums = [[place] for place in places], _vectors(view, places)
-    for a, b in sorted(links, key=lambda pair: (-links[pair], pair)):
+    groups, sums, only_copies = [[place] for place in places], _vectors(view, places), [True] * len(places)
+    for a, b in sorted(links, key=lambda pair: (pair not in copies, -links[pair], pair)):
         pair = {group_of[row[a]], group_of[row[b]]}
-        small, large = sorted(pair, key=lambda group: len(groups[group])) if len(pair) == 2 else (0, 0)
-        if small != large and sums[small] @ sums[large] >= least * len(groups[small]) * len(groups[large]):
+        if len(pair) < 2:
+            continue
+        small, large = sorted(pair, key=lambda group: len(groups[group]))
+        is_copy = (a, b) in copies
+        if is_copy or sums[small] @ sums[large] >= least * len(groups[small]) * len(groups[large]):
             for place in groups[small]:
                 group_of[row[place]] = large
             sums[large] += sums[small]
             groups[large] += groups[small]
+            only_copies[large] &= only_copies[small] and is_copy
             groups[small] = []
-    return [sorted(group) for group in groups if len(group) > 1]
+    return [(sorted(group), only) for group, only in zip(groups, only_copies, strict=True) if len(group) > 1]
 
 
-def _measured(view: View, positions: list[int], links: Links) -> Members:
+def _measured(view: View, positions: list[int], links: Links, kind: str) -> Members:
     if len(positions) > _ALL_PAIRS:
         inside = set(positions)
         scores = [score for pair, score in links.items() if inside.issuperset(pair)]
-        return Members(positions, min(scores), max(scores), all_pairs=False)
+        return Members(positions, min(scores), max(scores), all_pairs=False, kind=kind)
     vectors = _vectors(view, positions)
     similarities = np.round(vectors @ vectors.T, DECIMALS)[np.triu_indices(len(positions), 1)]
-    return Members(positions, float(similarities.min()), float(similarities.max()), all_pairs=True)
+    return Members(positions, float(similarities.min()), float(similarities.max()), all_pairs=True, kind=kind)
 
 
 def _vectors(view: View, positions: list[int]) -> Float[np.ndarray, "m D"]:

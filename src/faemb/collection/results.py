@@ -6,6 +6,9 @@ from pathlib import Path
 
 from faemb.rerank import POSSIBLE, SURE, Verification
 
+COPIES, SAME_THING, SIMILAR = "copies", "same thing", "similar"
+"""Kinds of groups."""
+
 
 def verdict(confidence: float | None) -> str:
     """What is claimed at a confidence: same, maybe, unsure; empty if nothing was judged."""
@@ -65,7 +68,7 @@ class GroupedImage:
 
 @dataclass(frozen=True)
 class Group:
-    """Images that show the same object or scene: copies, edits, or several photographs of it."""
+    """Images that belong together."""
 
     images: list[GroupedImage]
     """The one to keep first: with the most pixels, then the largest file, then the oldest; the others in this order."""
@@ -76,6 +79,10 @@ class Group:
     """Smallest and largest similarity of two images of the group."""
     all_pairs: bool = True
     """False for a very large group: the similarities are those of linked images, and other pairs were not compared."""
+    kind: str = COPIES
+    """copies: made from one picture, such as resized, cropped, encoded again, with a caption or in other colours; same
+    thing: also different photographs of one object or scene; similar: joined by the similarity of the vectors alone,
+    because local features could not be compared."""
 
     @property
     def paths(self) -> list[Path]:
@@ -89,6 +96,13 @@ class Group:
         return (
             f"similarity {between}" if self.all_pairs else f"similarity {between} of linked pairs, others not compared"
         )
+
+
+class Groups(list[Group]):
+    """Groups of a collection, the surest first."""
+
+    note: str = ""
+    """A sentence on what could not be verified, and its cure."""
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,24 @@ import numpy as np
 
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
-from faemb.collection.duplicates import FEW_FEATURES, Members, default_threshold, grouped, linked
+from faemb.collection.duplicates import (
+    FEW_FEATURES,
+    Asked,
+    Members,
+    grouped,
+    in_order,
+    least_similarity,
+    linked,
+    similar_when_mirrored,
+    verified,
+)
 from faemb.collection.expanding import Expander
 from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
+from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
-from faemb.collection.results import Answer, Group, Hit
+from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.verifying import Verifier
 from faemb.errors import Fault, FormatError, InputError, about
 from faemb.features import LocalFeatures
@@ -183,25 +194,40 @@ class Searcher:
         )
         return [Hit(self._reader.layout.path_of(entry.path), None) for entry in entries]
 
-    def duplicates(self, threshold: float | None, *, index: str | None, progress: Progress | None) -> list[Group]:
-        if threshold is not None:
-            require_number("threshold", threshold, least=-1, most=1)
+    def duplicates(self, asked: Asked, *, index: str | None, progress: Progress) -> Groups:
         self._reader.require_fitted()
-        with self._reader.view() as view:
-            few = np.isin(view.ids, self._reader.catalogue.ids(f"features < {FEW_FEATURES}"))
-            threshold = default_threshold(view.model.dimension) if threshold is None else threshold
-            found = linked(view, few, threshold, self._kind(view, index), progress or silent)
-            groups = grouped(view, {(a, b): score for a, b, score in found}, threshold)
-            entries = self._reader.catalogue.entries_of(
-                {int(view.ids[position]) for group in groups for position in group.positions}
+        if asked.mirrored and not self._reader.model.extractor.can_mirror:
+            raise InputError(
+                "mirrored is set; expected features that tell those of the mirrored image: only HessianAffine's do"
             )
-        return [
-            self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in groups
-        ]
+        grouped = partial(self._grouped, asked=asked, index=index, progress=progress)
+        try:
+            return self._reader.read(partial(grouped, tolerant=False))
+        except FormatError:  # as in `_answered`
+            return self._reader.read(partial(grouped, tolerant=True))
+
+    def _grouped(self, view: View, asked: Asked, index: str | None, progress: Progress, tolerant: bool) -> Groups:
+        catalogue, kind = self._reader.catalogue, self._kind(view, index)
+        few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
+        least = least_similarity(view, asked.threshold, verify=asked.verify)
+        unverified = least_similarity(view, asked.threshold, verify=False)
+        similar = linked(view, few, least, kind, progress)
+        judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
+        if asked.verify:
+            mirrored = similar_when_mirrored(view, judge.mirrored, least, kind, progress) if asked.mirrored else ()
+            found = verified(view, in_order(similar, mirrored), asked, judge, progress)
+        else:
+            found = grouped(view, {(a, b): score for a, b, score in similar}, least)
+        entries = catalogue.entries_of({int(view.ids[position]) for group in found for position in group.positions})
+        groups = Groups(
+            self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
+        )
+        groups.note = judge.note if asked.verify else ""
+        return groups
 
     def _group(self, group: Members, entries: Sequence[Entry]) -> Group:
         images, reason = by_worth([grouped_image(entry, self._reader.layout.path_of(entry.path)) for entry in entries])
-        return Group(images, reason, group.smallest, group.largest, group.all_pairs)
+        return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))

@@ -28,6 +28,13 @@ class Extractor(Component, ABC):
         """
         return np.pi
 
+    can_mirror = False
+    """Whether the features of an image tell those of the mirrored image."""
+
+    def mirrored(self, features: LocalFeatures) -> LocalFeatures:
+        """The features of the image mirrored from left to right, given those of the image."""
+        raise NotImplementedError
+
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:
         """The features of an image, with frames in pixels of `image.pixels`."""

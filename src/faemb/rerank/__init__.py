@@ -1,6 +1,7 @@
 """Candidates of a search are compared feature by feature: matching, geometric verification, score and confidence."""
 
 from faemb.rerank.confidence import POSSIBLE, SURE, Confidence, Unrelated, sample_of
+from faemb.rerank.copies import is_copy
 from faemb.rerank.expansion import EXPANSIONS
 from faemb.rerank.judging import VERIFIED, Judge, Judgement
 from faemb.rerank.matching import Matchable, matches
@@ -21,6 +22,7 @@ __all__ = [
     "Unrelated",
     "Verification",
     "area",
+    "is_copy",
     "mapped",
     "matches",
     "overlap",

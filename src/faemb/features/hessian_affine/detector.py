@@ -16,6 +16,7 @@ from faemb.errors import InputError
 from faemb.features.extractor import Extractor
 from faemb.features.hessian_affine.adaptation import adapted
 from faemb.features.hessian_affine.extrema import extrema
+from faemb.features.hessian_affine.mirroring import mirrored
 from faemb.features.hessian_affine.orientation import orientations
 from faemb.features.hessian_affine.patches import Gradients, Source, gradients, sources
 from faemb.features.hessian_affine.pyramid import Octave, octaves
@@ -101,6 +102,11 @@ class HessianAffine(Extractor):
     @property
     def largest_turn(self) -> float:
         return np.pi if self.rotation_invariant else np.pi / 4
+
+    can_mirror = True
+
+    def mirrored(self, features: LocalFeatures) -> LocalFeatures:
+        return mirrored(features, rotation_invariant=self.rotation_invariant)
 
     def check_settings(self) -> None:
         super().check_settings()

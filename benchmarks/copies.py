@@ -1,0 +1,97 @@
+"""Copies among other pictures: edits of 150 photographs, and photographs of one thing that are no copies."""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from benchmarks import affine
+from benchmarks.edits import EDITS
+from benchmarks.report import Result
+from faemb.collection import Collection, new_model
+
+_EDITED = 150
+_SEED = 7
+_QUALITY = 85
+_MARK = "~"
+"""Separates the name of the original from the number of the edit."""
+
+THINGS: dict[str, Callable[[str], str]] = {
+    "ukbench400": lambda stem: str(int(stem[-5:]) // 4),
+    "holidays811": lambda stem: stem[:4],
+}
+"""What a photograph of each dataset shows, by the name of its file."""
+
+
+def run() -> Iterator[Result]:
+    folder = affine.data_folder()
+    if folder is None:
+        print("benchmark of copies left out: set FAEMB_DATA to a folder with flickr1500, ukbench400 and holidays811")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        render(folder / "flickr1500" / "jpg", Path(scratch) / "edits")
+        with Collection.create(Path(scratch) / "c", new_model()) as photos:
+            photos.add([folder / "flickr1500" / "jpg", Path(scratch) / "edits"])
+            yield from measured(photos)
+    for name in THINGS:
+        with tempfile.TemporaryDirectory() as scratch, Collection.create(Path(scratch) / "c", new_model()) as photos:
+            photos.add(folder / name / "jpg")
+            yield from other_photographs(photos, name)
+
+
+def render(photographs: Path, out: Path) -> None:
+    """Every edit of some of the photographs, as JPEG files."""
+    out.mkdir()
+    files = sorted(photographs.iterdir())
+    for number, chosen in enumerate(np.random.default_rng(_SEED).permutation(len(files))[:_EDITED]):
+        pixels = np.asarray(cv2.imread(str(files[chosen])))
+        for kind, edit in enumerate(EDITS.values()):
+            shown = edit(pixels, np.random.default_rng([number, kind]))
+            path = out / f"{files[chosen].stem}{_MARK}{kind}.jpg"
+            cv2.imwrite(str(path), shown, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+
+
+def measured(photos: Collection) -> Iterator[Result]:
+    """Copies that are found, and pairs of the groups that are copies."""
+    for mirrored in (False, True):
+        start = time.perf_counter()
+        groups = [[path.stem for path in group.paths] for group in photos.duplicates(mirrored=mirrored)]
+        seconds = time.perf_counter() - start
+        yield from found_and_right(groups, "with --mirrored" if mirrored else "copies", mirrored=mirrored)
+        yield Result(f"{'with --mirrored' if mirrored else 'copies'}: time for {len(photos)} images", seconds, "s")
+
+
+def found_and_right(groups: Sequence[Sequence[str]], name: str, *, mirrored: bool) -> Iterator[Result]:
+    """`groups` are names of files without their suffix; mirrored copies count where they were asked for."""
+    pairs = {tuple(sorted(pair)) for group in groups for pair in combinations(group, 2)}
+    found = np.zeros(len(EDITS))
+    for first, second in pairs:
+        if _MARK in second and second.split(_MARK)[0] == first:
+            found[int(second.split(_MARK)[1])] += 1
+    wanted = [number for number, kind in enumerate(EDITS) if mirrored or kind != "mirrored"]
+    right = sum(first.split(_MARK)[0] == second.split(_MARK)[0] for first, second in pairs)
+    yield Result(f"{name}: pairs of the groups that are copies", 100 * right / max(len(pairs), 1), "%", ">= 99")
+    yield Result(f"{name}: edits found with their original", 100 * found[wanted].mean() / _EDITED, "%", ">= 97")
+    for number in wanted:
+        yield Result(f"{name}: {list(EDITS)[number]}", 100 * found[number] / _EDITED, "%")
+
+
+def other_photographs(photos: Collection, name: str) -> Iterator[Result]:
+    """Photographs of one thing: how many pairs are called copies, and how many are joined as the same thing."""
+    thing = THINGS[name]
+    counts = Counter(thing(Path(entry.path).stem) for entry in photos.entries())
+    total = sum(count * (count - 1) // 2 for count in counts.values())
+    for same_thing in (False, True):
+        groups = photos.duplicates(same_thing=same_thing)
+        pairs = [pair for group in groups for pair in combinations([path.stem for path in group.paths], 2)]
+        right = sum(thing(first) == thing(second) for first, second in pairs)
+        if not same_thing:
+            yield Result(f"{name}: pairs of photographs of one thing called copies", 100 * right / total, "%", "<= 1")
+            continue
+        yield Result(f"{name}, --same-thing: pairs of one thing found", 100 * right / total, "%")
+        yield Result(f"{name}, --same-thing: pairs that show one thing", 100 * right / max(len(pairs), 1), "%")

@@ -1,0 +1,165 @@
+"""Pairs of similar images, compared feature by feature: copies, photographs of the same thing, or neither.
+
+Features that are not kept, or that say nothing about geometry, cannot be compared: there the similarity of the vectors
+decides, as it does for pictures with too few matches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from faemb.collection.catalogue import Entry
+from faemb.collection.hints import repair_command
+from faemb.collection.reading import View
+from faemb.collection.results import COPIES, SAME_THING, SIMILAR
+from faemb.collection.stored import stored_features
+from faemb.errors import FormatError
+from faemb.features import LocalFeatures
+from faemb.rerank import SURE, Confidence, Matchable, Verification, is_copy, verify
+from faemb.rerank.confidence import probability
+from faemb.rerank.copies import LEAST_MATCHES
+from faemb.runtime import Progress
+from faemb.runtime.threads import cores, in_threads
+
+COPY = 0.95
+"""Smallest similarity of copies with too few features or matches to be verified, which could match by chance."""
+_IMAGES = 256
+"""Images whose entries are read from the catalogue at once."""
+
+
+class Pair(NamedTuple):
+    """Two positions in the slots of a view, the smaller one first."""
+
+    first: int
+    second: int
+    similarity: float
+    mirrored: bool = False
+    """The first image mirrored is compared with the second one; the similarity is that of these two."""
+
+
+Entries = Callable[[Iterable[int]], dict[int, Entry]]
+"""Gives the entries of images, by their ids."""
+
+
+class _Work(NamedTuple):
+    """An image and the others that it is compared with."""
+
+    entry: Entry
+    others: list[tuple[Pair, Entry]]
+    done: int
+    """Number of pairs up to the last of these."""
+
+
+class PairJudge:
+    """Judges pairs of images in one state of a collection.
+
+    entries:    way to the catalogue's entries
+    unverified: smallest similarity of a pair that cannot be verified
+    tolerant:   take damaged features for features that are not kept, which is said in `note`; otherwise an error
+    """
+
+    def __init__(self, view: View, entries: Entries, *, unverified: float, tolerant: bool) -> None:
+        self._view, self._entries, self._unverified, self._tolerant = view, entries, unverified, tolerant
+        self._file = view.layout.features(view.generation)
+        self._extractor = view.model.extractor
+        self._not_kept: set[int] = set()
+        self._damaged: set[int] = set()
+
+    def judge(
+        self, pairs: Sequence[Pair], progress: Progress, is_joined: Callable[[Pair], bool] = lambda pair: False
+    ) -> Iterator[tuple[Pair, str]]:
+        """The pairs that are copies, the same thing or similar; `pairs` must be in order of their first positions.
+
+        Pairs that `is_joined` finds joined already, by those that were given before, are passed over.
+        """
+        for done, judged in in_threads(self._judged, self._work(pairs, is_joined), cores()):
+            yield from ((pair, kind) for pair, kind in judged if kind)
+            progress("verification", done, len(pairs))
+        progress("verification", len(pairs), len(pairs))
+
+    def mirrored(self, places: Sequence[int]) -> list[LocalFeatures | None]:
+        """The features of the images at these positions, mirrored; None where that cannot be done."""
+        images = self._view.ids[list(places)].tolist()
+        entries = self._entries(images)
+        loaded = (self._load(entries[image]) for image in images)
+        return [None if each is None else self._extractor.mirrored(each) for each in loaded]
+
+    @property
+    def note(self) -> str:
+        """What could not be verified, with its cure; empty if there was nothing."""
+        if self._extractor.largest_turn is None:
+            return "features of this extractor have no geometry to verify: groups are joined by similarity alone"
+        if self._damaged:
+            return (
+                f"the stored features of {len(self._damaged)} images are damaged: these were joined by similarity "
+                f"alone; run: {repair_command(self._file)}"
+            )
+        if self._not_kept:
+            return (
+                f"the local features of {len(self._not_kept)} images are not kept: these were joined by similarity "
+                "alone, so that copies are not told from other photographs of the same thing; "
+                "index the images into a new collection, without --no-features"
+            )
+        return ""
+
+    def _work(self, pairs: Sequence[Pair], is_joined: Callable[[Pair], bool]) -> Iterator[_Work]:
+        """In the thread of the caller, which alone may use the catalogue."""
+        grouped, done = [list(group) for _, group in groupby(pairs, attrgetter("first"))], 0
+        for start in range(0, len(grouped), _IMAGES):
+            block = grouped[start : start + _IMAGES]
+            places = {place for group in block for pair in group for place in pair[:2]}
+            entries = self._entries(self._view.ids[sorted(places)].tolist())
+            for group in block:
+                done += len(group)
+                others = [(pair, entries[int(self._view.ids[pair.second])]) for pair in group if not is_joined(pair)]
+                if others:
+                    yield _Work(entries[int(self._view.ids[group[0].first])], others, done)
+
+    def _judged(self, work: _Work) -> tuple[int, list[tuple[Pair, str]]]:
+        features = self._load(work.entry)
+        prepared: dict[bool, Matchable | None] = {}
+        judged = []
+        for pair, other in work.others:
+            if pair.mirrored not in prepared:
+                prepared[pair.mirrored] = self._prepared(features, mirrored=pair.mirrored)
+            judged.append((pair, self._kind(pair, prepared[pair.mirrored], self._prepared(self._load(other)))))
+        return work.done, judged
+
+    def _prepared(self, features: LocalFeatures | None, *, mirrored: bool = False) -> Matchable | None:
+        if features is not None and mirrored:
+            features = self._extractor.mirrored(features)
+        matchable = None if features is None else Matchable.of(features)
+        return matchable if matchable else None  # None for descriptors without geometry
+
+    def _kind(self, pair: Pair, first: Matchable | None, second: Matchable | None) -> str:
+        """Empty if nothing joins the two."""
+        turn = self._extractor.largest_turn
+        if first is None or second is None or turn is None:
+            return SIMILAR if pair.similarity >= self._unverified else ""
+        found = verify(first, second, turn=turn)
+        unclear = found.agreeing.sum() < LEAST_MATCHES and pair.similarity >= COPY
+        if unclear or is_copy(first, second, found):
+            return COPIES
+        return SAME_THING if self._is_sure(pair, found) else ""
+
+    def _is_sure(self, pair: Pair, found: Verification) -> bool:
+        deviations = self._view.unrelated.deviations(np.array([pair.similarity]))
+        score = Confidence().score(deviations, np.array([found.evidence]))
+        return bool(probability(score)[0] >= SURE)
+
+    def _load(self, entry: Entry) -> LocalFeatures | None:
+        if self._extractor.largest_turn is None:
+            return None
+        if entry.offset is None:
+            self._not_kept.add(entry.id)
+            return None
+        try:
+            return stored_features(self._file, entry)
+        except FormatError:
+            if not self._tolerant:
+                raise
+            self._damaged.add(entry.id)
+            return None
