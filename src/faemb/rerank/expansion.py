@@ -21,7 +21,7 @@ NEIGHBOURS = 20
 """Images that are compared with each of them."""
 LIMIT = 0.6
 """Largest confidence of an image that was found through another one: the share of right ones among those with two sure
-links (docs/verification-expand.md)."""
+links (docs/expansion.md)."""
 
 
 def seeds(confidences: Sequence[float]) -> list[int]:
