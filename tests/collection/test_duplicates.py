@@ -320,11 +320,13 @@ def collected(tmp_path) -> Iterator[Callable[..., Collection]]:
     """A collection of these pictures, by name."""
     with ExitStack() as opened, working_here():
 
-        def collect(shown: Mapping[str, np.ndarray], **settings: bool) -> Collection:
+        def collect(shown: Mapping[str, np.ndarray], *, keep_features: bool = True) -> Collection:
             (tmp_path / "photos").mkdir()
             for name, pixels in shown.items():
                 PIL.Image.fromarray(pixels).save(tmp_path / "photos" / f"{name}.png")
-            made = opened.enter_context(Collection.create(tmp_path / "c", new_tiny_model(300), **settings))
+            made = opened.enter_context(
+                Collection.create(tmp_path / "c", new_tiny_model(300), keep_features=keep_features)
+            )
             made.add(tmp_path / "photos")
             return made
 

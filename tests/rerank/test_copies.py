@@ -99,6 +99,22 @@ def test_the_same_caption_on_two_pictures_is_no_copy(rng):
     assert not measured.is_copy
 
 
+def test_a_caption_below_a_picture_that_shows_little_is_no_copy(rng):
+    """Nearly all regions of the second picture lie in the caption, and the first has them too."""
+    below = picture(rng, 80)
+    caption = with_parts(below.descriptors, below.centres * (1, 0.05) + (0, 440), below.shapes / 4)
+    shown = picture(rng, 60)
+    first = with_parts(
+        np.concatenate([caption.descriptors, shown.descriptors]),
+        np.concatenate([caption.centres, shown.centres * (1, 0.85)]),
+        np.concatenate([caption.shapes, shown.shapes]),
+    )
+    measured = compared(first, caption)
+    assert measured.counterparts > 0.9
+    assert measured.extent < 0.1
+    assert not measured.is_copy
+
+
 def test_something_written_over_a_copy_leaves_a_copy(rng):
     """Of the first picture, all regions are found; the second has as many others."""
     first, other = picture(rng), picture(rng)

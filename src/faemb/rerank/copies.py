@@ -1,17 +1,18 @@
 """Whether one of two pictures was made from the other, or whether they are two photographs of the same thing.
 
 A copy is the other picture resized, cropped, turned, mirrored, encoded again, in other colours, or with something
-written over it. Local features tell it from a second photograph by four numbers:
+written over it. Local features tell it from a second photograph by five numbers:
 
     agreement     share of the matches that agree with the transform of the pictures
     error         median distance of matched regions from one affine map, in radii of the regions
     systematic    share of the squared distances that a quadratic map explains and the affine map does not
     counterparts  share of the regions of one picture, where both overlap, that the other picture has too
+    extent        share of one picture's area that the matched regions span
 
 In a copy, distances are noise of the detector: small, and without order. A second photograph is taken from elsewhere or
 in another direction, if only by a shaking hand: perspective, the distance of things and the lens move parts of the
-picture by different amounts, which a quadratic map follows. Two pictures with the same caption or watermark agree well
-too, but what lies between its letters has no counterparts.
+picture by different amounts, which a quadratic map follows. Two pictures with the same watermark agree well too, but
+what lies between its letters has no counterparts; a caption that they share spans little of either.
 """
 
 from typing import NamedTuple
@@ -30,6 +31,10 @@ LARGEST_ERROR = 0.02
 LARGEST_SYSTEMATIC, _BY_CHANCE = 0.03, 6.0
 """A quadratic map has six more numbers, which explain 3 / N of the squared distances of N matches, seldom 6 / N."""
 LEAST_COUNTERPARTS = 0.7
+LEAST_EXTENT = 0.1
+"""Captions span up to 0.05; a picture that is part of a larger one spans its own area."""
+_BORDERS = (2, 98)
+"""Percentiles of the coordinates between which matched regions span: a few wrong matches may lie anywhere."""
 _OUTLIER = 3.0
 """Matches that are farther from the map than this times the median are wrong ones."""
 _REFITS = 5
@@ -50,6 +55,7 @@ class Likeness(NamedTuple):
     error: float
     systematic: float
     counterparts: float
+    extent: float
 
     @property
     def is_copy(self) -> bool:
@@ -59,6 +65,7 @@ class Likeness(NamedTuple):
             and self.error <= LARGEST_ERROR
             and self.systematic <= LARGEST_SYSTEMATIC + _BY_CHANCE / self.matches
             and self.counterparts >= LEAST_COUNTERPARTS
+            and self.extent >= LEAST_EXTENT
         )
 
 
@@ -114,6 +121,7 @@ def likeness(first: Matchable, second: Matchable, found: Verification) -> Likene
         float(np.median(error)),
         float(1 - ((less**2).sum() + noise) / ((error**2).sum() + noise)),
         max(_counterparts(first, second, fitted), _counterparts(second, first, fitted.inverse())),
+        max(_extent(first, a[kept]), _extent(second, b[kept])),
     )
 
 
@@ -159,6 +167,11 @@ def _nearest(
 
     distance, rows = cKDTree(image.centres).query(points, k=np.arange(1, min(_NEIGHBOURS, len(image)) + 1))
     return distance, rows
+
+
+def _extent(image: Matchable, rows: Int[np.ndarray, " M"]) -> float:
+    low, high = np.percentile(image.centres[rows], _BORDERS, axis=0)
+    return float(np.prod(high - low) / (image.size[0] * image.size[1]))
 
 
 def _radii(image: Matchable) -> Float[np.ndarray, " N"]:
