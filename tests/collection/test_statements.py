@@ -1,5 +1,6 @@
 """Work that does not grow with the collection: SQL statements per call, and fingerprints of the model."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,14 @@ def test_an_unchanged_folder(collections):
             assert collection.update().unchanged == count
         counts.append(len(found))
     assert counts[0] == counts[1]
+
+
+def test_the_whole_catalogue_is_read_once_to_remove_many_images(collections, tmp_path):
+    root = shutil.copytree(collections[MANY], tmp_path / "copy")
+    images = sorted((root / "photos").glob("*.png"))[: MANY // 2]
+    with Collection.open(root / "photos.faemb") as collection, statements(collection) as found:
+        assert collection.remove(images) == len(images)
+    assert sum("union all select path, bytes, changed" in statement for statement in found) == 1
 
 
 def test_a_new_image_and_its_removal(collections, monkeypatch, tmp_path):

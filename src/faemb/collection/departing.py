@@ -1,7 +1,7 @@
 """Which images leave a collection: those that are taken out, and those whose files are gone."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,14 +32,15 @@ def departure(layout: Layout, catalogue: Catalogue, places: Sequence[AnyPath]) -
     An image that is given is kept out of every folder. One in a folder that is given is kept out if it would be found
     in another folder; if not, nothing about it is remembered.
     """
-    images = list(dict.fromkeys(name for place in places for name in _inside(layout, catalogue, place)))
-    given = list(dict.fromkeys(map(layout.name_of, places)))
-    searched = [layout.path_of(name) for name in catalogue.folders() if name not in given]
+    known, folders = catalogue.seen(), catalogue.folders()
+    images = list(dict.fromkeys(name for place in places for name in _inside(layout, known, folders, place)))
+    given = dict.fromkeys(map(layout.name_of, places))
+    searched = [layout.path_of(name) for name in folders if name not in given]
     found_again = _Below(layout, searched)
     before = _Below(layout, map(os.path.abspath, places)).among(catalogue.removed())
     return Departure(
         images,
-        folders=given,
+        folders=[name for name in folders if name in given],
         kept_out=[name for name in images if name in given or found_again(name)],
         let_in=[name for name in before if not found_again(name)],
     )
@@ -71,9 +72,12 @@ def doubts(layout: Layout, images: Set[str], gone: Sequence[str], folders: Seque
         yield f"{len(lost)} of {len(images)} images are gone from {places}; they were not removed{cure}"
 
 
-def _inside(layout: Layout, catalogue: Catalogue, place: AnyPath) -> list[str]:
-    names = _Below(layout, [os.path.abspath(place)]).among(catalogue.seen())
-    if not names and layout.name_of(place) not in catalogue.folders():
+def _inside(layout: Layout, known: Collection[str], folders: Collection[str], place: AnyPath) -> list[str]:
+    """The image at a place, or the known ones below it."""
+    if layout.name_of(place) in known:
+        return [layout.name_of(place)]
+    names = _Below(layout, [os.path.abspath(place)]).among(known)
+    if not names and layout.name_of(place) not in folders:
         raise InputError(f"{place} is not in the collection {layout.folder}")
     return names
 
