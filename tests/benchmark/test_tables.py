@@ -13,6 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from scipy.special import logit
 
 from faemb import Encoder, Whitening
 from faemb.benchmark import distractors
@@ -20,7 +21,7 @@ from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import COMPLETE, open_dataset
 from faemb.benchmark.formatting import PAPER, columns
 from faemb.benchmark.provenance import CAUTION, caution
-from faemb.benchmark.reranking import SEARCHING, VERIFYING, Elsewhere, Reranked
+from faemb.benchmark.reranking import SEARCHING, VERIFYING, Elsewhere, Reranked, expand
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
@@ -31,6 +32,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.presets import preset
 from faemb.rerank import Judge, Unrelated, sample_of
+from faemb.rerank.expansion import LIMIT
 from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
@@ -485,6 +487,24 @@ class TestRerank:
 
     def test_verification_of_rendered_views_is_better(self, bench):
         assert self.row(100).answer(bench).measures["mAP"] >= self.row(0).answer(bench).measures["mAP"]
+
+    def test_expansion_finds_what_a_sure_result_leads_to(self, bench):
+        vectors, (query, *_) = self.row(0).vectors(bench), bench.dataset.queries
+        first, second = sorted(query.relevant)[:2]
+        judge = Judge(Unrelated.of(vectors.images[sample_of(len(vectors.images))]), EXTRACTOR.largest_turn)
+        judged = {first: 5.0}
+        expand(bench, judge, judged, vectors.images, query.number)
+        assert judged[first] == 5
+        assert judged[second] == pytest.approx(logit(LIMIT))
+        assert query.number not in judged
+        unsure = {first: 1.0}
+        expand(bench, judge, unsure, vectors.images, query.number)
+        assert unsure == {first: 1.0}
+
+    def test_the_row_with_expansion(self, bench):
+        row = Reranked({}, tiny(preset("small")), verified=4, expanded=True)
+        assert row.answer(bench).measures["mAP"] >= self.row(4).answer(bench).measures["mAP"]
+        assert row.key(bench) != self.row(4).key(bench)
 
     def test_a_box_selects_what_is_verified(self, place, tmp_path):
         rendered(tmp_path / "set")

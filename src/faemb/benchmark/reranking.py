@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import expit, logit
 
 from faemb.benchmark.datasets import Query
 from faemb.benchmark.rows import Asked, Retrieval, best_seconds
@@ -17,6 +18,7 @@ from faemb.errors import InputError
 from faemb.evaluation import ranked
 from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Unrelated, sample_of
+from faemb.rerank.expansion import NEIGHBOURS, seeds, through
 
 SEARCHING, VERIFYING = "ms to search", "ms to verify"
 """Milliseconds per query."""
@@ -26,12 +28,16 @@ _ABOVE = 10.0
 
 @dataclass(frozen=True)
 class Reranked(Retrieval):
-    """Retrieval by vectors, of which the `verified` most similar images are ranked again by verification."""
+    """Retrieval by vectors, of which the `verified` most similar images are ranked again by verification.
+
+    With `expanded`, the sure ones among them search in turn, as `faemb search --expand results` does.
+    """
 
     verified: int = 0
+    expanded: bool = False
 
     def key(self, bench: Workbench) -> str:
-        return f"{super().key(bench)}-{self.verified}"
+        return f"{super().key(bench)}-{self.verified}-{self.expanded}"
 
     def answer(self, bench: Workbench) -> Row:
         start, vectors = time.monotonic(), self.vectors(bench)
@@ -41,7 +47,7 @@ class Reranked(Retrieval):
         middle = time.monotonic()
         if self.verified:
             unrelated = Unrelated.of(vectors.images[sample_of(len(vectors.images))])
-            scores = self._verified(bench, scores, Judge(unrelated, _largest_turn(bench)))
+            scores = self._verified(bench, scores, vectors.images, Judge(unrelated, _largest_turn(bench)))
             costs[VERIFYING] = per_query * (time.monotonic() - middle)
         return Row(
             settings={**self.settings, "pooling": self.encoder.pooling, "D": int(vectors.images.shape[1])},
@@ -50,14 +56,18 @@ class Reranked(Retrieval):
             encoder=repr(self.encoder),
         )
 
-    def _verified(self, bench: Workbench, scores: Scores, judge: Judge) -> Scores:
+    def _verified(self, bench: Workbench, scores: Scores, images: Float[np.ndarray, "N D"], judge: Judge) -> Scores:
         found = scores.astype(np.float64)
         queries = zip(bench.dataset.queries, bench.query_features, strict=True)
         for number, (query, features) in enumerate(queries):
             bench.progress("verify", number, len(found))
-            candidates = self._candidates(bench, query, found[number])
-            loads = [partial(bench.images.features, candidate) for candidate in candidates.tolist()]
-            found[number, candidates] = _leading(judge, features, found[number, candidates], loads)
+            if not len(features):
+                continue
+            judged = _judged(bench, judge, features, self._candidates(bench, query, found[number]), found[number])
+            if self.expanded:
+                expand(bench, judge, judged, images, None if bench.dataset.query_stays else query.number)
+            if judged:
+                found[number, list(judged)] = np.array(list(judged.values())) - min(judged.values()) + _ABOVE
         bench.progress("verify", len(found), len(found))
         return found
 
@@ -68,14 +78,27 @@ class Reranked(Retrieval):
         return order[bench.dataset.query_stays | (order != query.number)][: self.verified]
 
 
-def _leading(
-    judge: Judge, query: LocalFeatures, similar: Float[np.ndarray, " n"], candidates: list[partial[LocalFeatures]]
-) -> Float[np.ndarray, " n"]:
-    """Scores of the verified candidates, above the similarity of all others; unchanged for a query without features."""
-    if not len(query) or not len(candidates):
-        return similar
-    judged = np.array([judgement.score for judgement in judge.judge(query, similar, candidates)])
-    return judged - judged.min() + _ABOVE
+def _judged(
+    bench: Workbench, judge: Judge, query: LocalFeatures, candidates: np.ndarray, similar: Float[np.ndarray, " N"]
+) -> dict[int, float]:
+    """Log-odds of the candidates, by number of the image, given the similarity of all images."""
+    loads = [partial(bench.images.features, candidate) for candidate in candidates.tolist()]
+    found = judge.judge(query, similar[candidates], loads)
+    return {image: judgement.score for image, judgement in zip(candidates.tolist(), found, strict=True)}
+
+
+def expand(
+    bench: Workbench, judge: Judge, judged: dict[int, float], images: Float[np.ndarray, "N D"], removed: int | None
+) -> None:
+    """Add what the sure results find in turn, or raise its score; `removed` is not searched for."""
+    order = sorted(judged, key=lambda image: -judged[image])
+    sure = {order[place]: judged[order[place]] for place in seeds([float(expit(judged[image])) for image in order])}
+    for image, score in sure.items():
+        similar = images @ images[image]
+        near = np.array([other for other in ranked(similar).tolist() if other not in (image, removed)][:NEIGHBOURS])
+        for other, link in _judged(bench, judge, bench.images.features(image), near, similar).items():
+            chain = float(logit(through(float(expit(score)), float(expit(link)))))
+            judged[other] = max(judged.get(other, chain), chain)
 
 
 def _largest_turn(bench: Workbench) -> float:

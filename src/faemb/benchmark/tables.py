@@ -178,18 +178,23 @@ def cnn(choice: Choice) -> Iterator[Asked]:
 
 
 def rerank(choice: Choice) -> Iterator[Asked]:
-    """Vectors of the default preset and of a longer one, before and after verification; then published systems."""
+    """Vectors of the default preset and of a longer one, verified, and expanded; then published systems."""
     for name, variant in (("small", None), ("f-faemb-8", choice.variant)):
-        for verified in (0, VERIFIED):
-            settings: dict[str, Value] = {"method": name, "order by": _ORDERS[verified > 0]}
-            yield Reranked(settings, _preset(name, replace(choice, variant=variant)), verified=verified)
+        for order, verified, expanded in _ORDERS:
+            settings: dict[str, Value] = {"method": name, "order by": order}
+            encoder = _preset(name, replace(choice, variant=variant))
+            yield Reranked(settings, encoder, verified=verified, expanded=expanded)
     for result in tables()[RERANK]:
         if result.conditions["dataset"] == choice.dataset:
             settings = {name: result.conditions[name] for name in ("method", "order by")}
             yield Elsewhere(settings, {"mAP": result.value})
 
 
-_ORDERS = ("vectors", f"verification of {VERIFIED}")
+_ORDERS = (
+    ("vectors", 0, False),
+    (f"verification of {VERIFIED}", VERIFIED, False),
+    (f"verification of {VERIFIED} and expansion", VERIFIED, True),
+)
 LARGE, CNN, RERANK = "large", "cnn", "rerank"
 SCALES = (1.0, 0.6)
 """Image scales for the table of CNN features."""
