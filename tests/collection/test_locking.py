@@ -276,8 +276,8 @@ def test_an_image_that_is_removed_during_a_search_is_still_an_answer(folder, pho
     """It was there when the search began."""
     search = View.search
 
-    def meanwhile(view: View, *how: Any) -> Any:
-        found = search(view, *how)
+    def meanwhile(view: View, *how: Any, **more: Any) -> Any:
+        found = search(view, *how, **more)
         with Collection.open(folder) as other:
             other.remove(photos / "002.png")
         monkeypatch.undo()
