@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         Explanation,
         Group,
         GroupedImage,
+        Groups,
         Hit,
         Info,
         Model,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
     from faemb.presets import preset
     from faemb.projection import Projection
+    from faemb.rerank import Matchable, Verification, verify
     from faemb.rotation import Rotation
     from faemb.whitening import Whitening
 
@@ -71,11 +73,13 @@ __all__ = [
     "FormatError",
     "Group",
     "GroupedImage",
+    "Groups",
     "HessianAffine",
     "Hit",
     "Info",
     "InputError",
     "LocalFeatures",
+    "Matchable",
     "MissingExtraError",
     "Model",
     "Network",
@@ -84,6 +88,7 @@ __all__ = [
     "Report",
     "Rotation",
     "Triangulation",
+    "Verification",
     "Whitening",
     "encode_images",
     "extract_folder",
@@ -96,12 +101,13 @@ __all__ = [
     "rmac",
     "root_sift",
     "spoc",
+    "verify",
 ]
 _MODULES = {
     "binary": ("ITQ", "hamming"),
     "collection": (
-        *("Answer", "Collection", "Explanation", "Group", "GroupedImage", "Hit", "Info", "Model", "Report"),
-        *("encode_images", "fit_model", "new_model"),
+        *("Answer", "Collection", "Explanation", "Group", "GroupedImage", "Groups", "Hit", "Info", "Model"),
+        *("Report", "encode_images", "fit_model", "new_model"),
     ),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),
     "encoder": ("Encoded", "Encoder"),
@@ -112,6 +118,7 @@ _MODULES = {
     ),
     "presets": ("preset",),
     "projection": ("Projection",),
+    "rerank": ("Matchable", "Verification", "verify"),
     "rotation": ("Rotation",),
     "whitening": ("Whitening",),
 }

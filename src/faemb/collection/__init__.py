@@ -3,7 +3,7 @@
 from faemb.collection.collection import Collection
 from faemb.collection.explaining import Explanation
 from faemb.collection.model import Model, new_model
-from faemb.collection.results import Answer, Group, GroupedImage, Hit, Info
+from faemb.collection.results import Answer, Group, GroupedImage, Groups, Hit, Info
 from faemb.collection.sources import Sources, images_in
 from faemb.collection.temporary import encode_images, fit_model
 from faemb.collection.thumbnails import Thumbnail
@@ -15,6 +15,7 @@ __all__ = [
     "Explanation",
     "Group",
     "GroupedImage",
+    "Groups",
     "Hit",
     "Info",
     "Model",
