@@ -125,8 +125,9 @@ def duplicates(
         float | None,
         value(
             "T",
-            "Compare images of at least this similarity. If not given: all that are clearly more similar than unrelated "
-            "images; where local features are not compared, 0.3, or 0.45 if the vectors have fewer than 3,000 dimensions.",
+            "Compare images of at least this similarity. If not given: all that are clearly more similar than "
+            "unrelated images; where local features are not compared, 0.3, or 0.45 if the vectors have fewer than "
+            "3,000 dimensions.",
         ),
     ] = None,
     index: Index = None,
