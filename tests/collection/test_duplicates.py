@@ -372,7 +372,7 @@ def test_features_that_are_not_kept_leave_similarity(collected):
     collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
-    assert groups.note.startswith("the local features of 2 images are not kept: these were joined by similarity alone")
+    assert "the local features of 2 images are not kept; index the images into a new collection" in groups.note
 
 
 def test_damaged_features_leave_similarity(collected):
@@ -386,7 +386,7 @@ def test_damaged_features_leave_similarity(collected):
     file.write_bytes(content)
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
-    assert re.match(r"the stored features of 1 images are damaged: .*; run: faemb check .* --repair", groups.note)
+    assert re.search(r"the local features of 1 images are damaged or lost; run: faemb check .* --repair", groups.note)
 
 
 @pytest.mark.parametrize("given", ["same_thing", "mirrored"])

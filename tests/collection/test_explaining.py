@@ -198,7 +198,7 @@ class TestWhatIsMissing:
             found = photos.explain(query, result)
             (answer,) = photos.search(query, top=12)
         assert (found.verification, found.overlap, found.result.features) == (None, None, None)
-        assert "not kept; to see what matches, index the images into a new collection" in found.notes[0]
+        assert "are not kept; index the images into a new collection" in found.notes[0]
         assert found.notes[1] == "confidence is that of the vectors alone"
         hit = next(hit for hit in answer.hits if hit.path == result)
         assert (found.similarity, found.confidence) == pytest.approx((hit.score, hit.confidence))

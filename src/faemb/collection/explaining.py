@@ -13,13 +13,13 @@ from jaxtyping import Float
 from PIL import Image as Pillow
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.hints import repair_command, typed
+from faemb.collection.hints import typed
+from faemb.collection.kept import KeptFeatures
 from faemb.collection.queries import described
 from faemb.collection.reading import DECIMALS, Reader, View
 from faemb.collection.results import verdict
-from faemb.collection.stored import stored_features
 from faemb.collection.thumbnails import Thumbnails
-from faemb.errors import FaembError, FormatError, InputError
+from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import picture_of
 from faemb.features.image import Image, ImageLike, as_image, name_of
@@ -101,13 +101,10 @@ class Explainer:
         asked = Compared(name_of(query), features, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
         task = partial(self._in_view, asked=asked, result=result, box=region, notes=notes)
-        try:
-            return self._reader.read(partial(task, tolerant=False))
-        except FormatError:  # damaged, and not only replaced by another process meanwhile
-            return self._reader.read(partial(task, tolerant=True))
+        return self._reader.read_past_damage(task)
 
     def _in_view(
-        self, view: View, asked: Compared, result: ImageLike, box: Box | None, notes: list[str], tolerant: bool
+        self, view: View, tolerant: bool, asked: Compared, result: ImageLike, box: Box | None, notes: list[str]
     ) -> Explanation:
         notes = [*notes]
         entry = self._entry(result)
@@ -155,18 +152,11 @@ class Explainer:
         return Compared(str(path), features, size if all(size) else _size_of(picture), picture, path, True), vector
 
     def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:
-        file = view.layout.features(view.generation)
-        if entry.offset is not None:
-            try:
-                return stored_features(file, entry)
-            except FormatError:
-                if not tolerant:
-                    raise
-        why = f"are damaged or lost; run: {repair_command(file)}"
-        if self._reader.catalogue.about()["keep_features"] == "0":
-            why = "are not kept; to see what matches, index the images into a new collection, without --no-features"
-        notes.append(f"only the query is explained, because the local features of the result {why}")
-        return None
+        kept = KeptFeatures(view, tolerant=tolerant)
+        features = kept.load(entry)
+        if features is None:
+            notes.append(f"only the query is explained, because the local features of the result {kept.fault}")
+        return features
 
     def _stored_picture(self, entry: Entry, path: Path, notes: list[str]) -> Image | None:
         """The pixels of the file, if it still is the one that was indexed; else the stored thumbnail."""

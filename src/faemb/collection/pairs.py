@@ -9,17 +9,12 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-import numpy as np
-
 from faemb.collection.catalogue import Entry
-from faemb.collection.hints import repair_command
+from faemb.collection.kept import KeptFeatures
 from faemb.collection.reading import View
 from faemb.collection.results import COPIES, SAME_THING, SIMILAR
-from faemb.collection.stored import stored_features
-from faemb.errors import FormatError
 from faemb.features import LocalFeatures
-from faemb.rerank import SURE, Confidence, Matchable, Verification, is_copy, verify
-from faemb.rerank.confidence import probability
+from faemb.rerank import SURE, Judge, Matchable, is_copy, verify
 from faemb.rerank.copies import LEAST_MATCHES
 from faemb.runtime import Progress
 from faemb.runtime.threads import cores, in_threads
@@ -62,11 +57,10 @@ class PairJudge:
     """
 
     def __init__(self, view: View, entries: Entries, *, unverified: float, tolerant: bool) -> None:
-        self._view, self._entries, self._unverified, self._tolerant = view, entries, unverified, tolerant
-        self._file = view.layout.features(view.generation)
+        self._view, self._entries, self._unverified = view, entries, unverified
         self._extractor = view.model.extractor
-        self._not_kept: set[int] = set()
-        self._damaged: set[int] = set()
+        self._judge = Judge(view.unrelated, self._extractor.largest_turn)
+        self._kept = KeptFeatures(view, tolerant=tolerant)
 
     def judge(
         self, pairs: Sequence[Pair], progress: Progress, is_joined: Callable[[Pair], bool] = lambda pair: False
@@ -92,18 +86,12 @@ class PairJudge:
         """What could not be verified, with its cure; empty if there was nothing."""
         if self._extractor.largest_turn is None:
             return "features of this extractor have no geometry to verify: groups are joined by similarity alone"
-        if self._damaged:
-            return (
-                f"the stored features of {len(self._damaged)} images are damaged: these were joined by similarity "
-                f"alone; run: {repair_command(self._file)}"
-            )
-        if self._not_kept:
-            return (
-                f"the local features of {len(self._not_kept)} images are not kept: these were joined by similarity "
-                "alone, so that copies are not told from other photographs of the same thing; "
-                "index the images into a new collection, without --no-features"
-            )
-        return ""
+        if not self._kept.missing:
+            return ""
+        return (
+            "images without a comparison are joined by similarity alone, so that copies are not told from other "
+            f"photographs of the same thing: the local features of {len(self._kept.missing)} images {self._kept.fault}"
+        )
 
     def _work(self, pairs: Sequence[Pair], is_joined: Callable[[Pair], bool]) -> Iterator[_Work]:
         """In the thread of the caller, which alone may use the catalogue."""
@@ -143,23 +131,7 @@ class PairJudge:
         unclear = found.agreeing.sum() < LEAST_MATCHES and pair.similarity >= COPY
         if unclear or is_copy(first, second, found):
             return COPIES
-        return SAME_THING if self._is_sure(pair, found) else ""
-
-    def _is_sure(self, pair: Pair, found: Verification) -> bool:
-        deviations = self._view.unrelated.deviations(np.array([pair.similarity]))
-        score = Confidence().score(deviations, np.array([found.evidence]))
-        return bool(probability(score)[0] >= SURE)
+        return SAME_THING if self._judge.judged(pair.similarity, found).confidence >= SURE else ""
 
     def _load(self, entry: Entry) -> LocalFeatures | None:
-        if self._extractor.largest_turn is None:
-            return None
-        if entry.offset is None:
-            self._not_kept.add(entry.id)
-            return None
-        try:
-            return stored_features(self._file, entry)
-        except FormatError:
-            if not self._tolerant:
-                raise
-            self._damaged.add(entry.id)
-            return None
+        return None if self._extractor.largest_turn is None else self._kept.load(entry)

@@ -47,6 +47,8 @@ class View:
     """Vectors of whole images, of all slots, in use or not."""
     with_parts: Float[np.ndarray, "total V D"] | None = field(default=None, repr=False)
     """If images have vectors of their parts too: these after that of the whole image."""
+    keeps_features: bool = True
+    """Whether the collection was made to keep local features."""
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
     """Opened indexes, by kind."""
 
@@ -56,13 +58,13 @@ class View:
     @classmethod
     def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
         with catalogue.snapshot():
-            generation = catalogue.generation()
+            generation, keeps = catalogue.generation(), catalogue.about()["keep_features"] != "0"
             slots, ids = catalogue.live()
             rows = vector_file(layout, generation, model).rows(catalogue.next_slot())
         if not model.parts:
-            return cls(layout, model, generation, slots, ids, rows)
+            return cls(layout, model, generation, slots, ids, rows, keeps_features=keeps)
         stored = rows.reshape(len(rows), model.vectors_per_image, model.dimension)
-        return cls(layout, model, generation, slots, ids, stored[:, 0], stored)
+        return cls(layout, model, generation, slots, ids, stored[:, 0], stored, keeps)
 
     @property
     def stored(self) -> Float[np.ndarray, "total V D"]:
@@ -190,6 +192,13 @@ class Reader:
         """What `task` gives in one state; again in a newer one if it meets files that another process has replaced."""
         with self.catalogue.consistent(lambda: task(self._current())) as result:
             return result
+
+    def read_past_damage(self, task: Callable[[View, bool], Result]) -> Result:
+        """As `read`; `task` is told whether to be tolerant of damage, which it is only if it has met some."""
+        try:
+            return self.read(lambda view: task(view, False))
+        except FormatError:
+            return self.read(lambda view: task(view, True))
 
     def features(self, image: Path) -> LocalFeatures:
         """The stored local features of an image."""

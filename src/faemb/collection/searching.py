@@ -29,7 +29,7 @@ from faemb.collection.queries import described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.verifying import Verifier
-from faemb.errors import Fault, FormatError, InputError, about
+from faemb.errors import Fault, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
@@ -89,7 +89,6 @@ class Searcher:
 
     def __init__(self, reader: Reader, index: str) -> None:
         self._reader, self._index = reader, index
-        self._keeps_features = reader.catalogue.about()["keep_features"] != "0"
 
     def images(
         self,
@@ -123,19 +122,13 @@ class Searcher:
         for start in range(0, len(queries), size):
             if len(queries) > size:
                 progress("search", start, len(queries))
-            answers += self._answered(queries[start : start + size], wanted)
+            part = queries[start : start + size]
+            answers += self._reader.read_past_damage(partial(self._in_view, queries=part, wanted=wanted))
         if len(queries) > size:
             progress("search", len(queries), len(queries))
         return answers
 
-    def _answered(self, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
-        """Damaged features are passed over only if no other process has replaced their file meanwhile."""
-        try:
-            return self._reader.read(partial(self._in_view, queries=queries, wanted=wanted, tolerant=False))
-        except FormatError:
-            return self._reader.read(partial(self._in_view, queries=queries, wanted=wanted, tolerant=True))
-
-    def _in_view(self, view: View, queries: Sequence[_Query], wanted: Wanted, tolerant: bool) -> list[Answer]:
+    def _in_view(self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
         """Per query the hits, best first; none for a query without local features."""
         vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
         whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
@@ -145,7 +138,7 @@ class Searcher:
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
-        verifier = Verifier(view, keeps_features=self._keeps_features, tolerant=tolerant) if wanted.verify else None
+        verifier = Verifier(view, tolerant=tolerant) if wanted.verify else None
         answers = []
         for number, query in enumerate(queries):
             own = [entries[image] for image in view.ids[found.rows[number, kept[number]]].tolist()]
@@ -200,13 +193,9 @@ class Searcher:
             raise InputError(
                 "mirrored is set; expected features that tell those of the mirrored image: only HessianAffine's do"
             )
-        grouped = partial(self._grouped, asked=asked, index=index, progress=progress)
-        try:
-            return self._reader.read(partial(grouped, tolerant=False))
-        except FormatError:  # as in `_answered`
-            return self._reader.read(partial(grouped, tolerant=True))
+        return self._reader.read_past_damage(partial(self._grouped, asked=asked, index=index, progress=progress))
 
-    def _grouped(self, view: View, asked: Asked, index: str | None, progress: Progress, tolerant: bool) -> Groups:
+    def _grouped(self, view: View, tolerant: bool, asked: Asked, index: str | None, progress: Progress) -> Groups:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
         least = least_similarity(view, asked.threshold, verify=asked.verify)

@@ -7,7 +7,8 @@ similarity of the vectors in standard deviations of the similarity of unrelated 
 makes vectors of any length comparable. Both weights are positive: more of either never lowers a result. Where local
 features are not kept, the score is made of z alone, with weights of its own.
 
-The weights were learned from rendered views of photographs: `python -m benchmarks calibration`, docs/verification.md.
+The weights were learned from rendered views of photographs, as `python -m benchmarks calibration` does
+(docs/verification.md).
 """
 
 from typing import NamedTuple

@@ -45,7 +45,7 @@ class Judge:
         """A judgement of each candidate, given its similarity and the way to its features."""
         verified = self._verified(query, candidates)
         return [
-            self._judged(similarity, verification)
+            self.judged(similarity, verification)
             for similarity, verification in zip(similarities.tolist(), verified, strict=True)
         ]
 
@@ -65,7 +65,8 @@ class Judge:
 
         return list(in_threads(compare, candidates, cores()))
 
-    def _judged(self, similarity: float, verification: Verification | None) -> Judgement:
+    def judged(self, similarity: float, verification: Verification | None) -> Judgement:
+        """The judgement of an image that was compared already, or cannot be."""
         deviations = self.unrelated.deviations(np.array([similarity]))
         evidence = None if verification is None else np.array([verification.evidence])
         score = self.confidence.score(deviations, evidence)

@@ -3,6 +3,8 @@
 import numpy as np
 from jaxtyping import Float
 
+from faemb.rerank.transforms import homogeneous
+
 Polygon = Float[np.ndarray, "_ 2"]
 """Corners of a convex region, in pixels; none if it is empty."""
 Size = tuple[float, float]
@@ -29,8 +31,8 @@ def overlap(transform: Float[np.ndarray, "3 3"], first: Size, second: Size) -> t
 
 def mapped(transform: Float[np.ndarray, "3 3"], points: Polygon) -> Polygon:
     """Points under a transform."""
-    homogeneous = np.concatenate([points, np.ones((len(points), 1))], axis=1) @ transform.T
-    return homogeneous[:, :2] / homogeneous[:, 2:]
+    found = homogeneous(points) @ transform.T
+    return found[:, :2] / found[:, 2:]
 
 
 def area(polygon: Polygon) -> float:
