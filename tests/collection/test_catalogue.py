@@ -311,6 +311,14 @@ class TestReading:
         assert paths_in(other) == ["b"]
         assert other.about()["generation"] == "2"
 
+    @pytest.mark.parametrize("block", ["snapshot", "change"])
+    def test_a_block_that_is_left_after_closing_has_already_ended(self, catalogue, block):
+        """A generator that a signal interrupts is finalised after the collection is closed."""
+        left = getattr(catalogue, block)()
+        left.__enter__()
+        catalogue.close()
+        left.gen.close()
+
     def test_a_snapshot_ends_with_an_exception(self, catalogue, other):
         with pytest.raises(ZeroDivisionError), other.snapshot():
             raise ZeroDivisionError

@@ -133,6 +133,7 @@ class Catalogue:
             raise FormatError(f"there is no catalogue at {path}")
         self._database = opened(path)
         self._guard: Callable[[], None] | None = None
+        self._is_closed = False
         try:
             with explained(path):
                 self._checked = has_checksums(self._database)
@@ -160,7 +161,13 @@ class Catalogue:
         return cls(path)
 
     def close(self) -> None:
+        self._is_closed = True
         self._database.close()
+
+    def _roll_back(self) -> None:
+        """End the transaction, unless it has ended: closing ends it too, and an abandoned generator comes later."""
+        if not self._is_closed and self._database.in_transaction:
+            self._database.execute("rollback")
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -173,8 +180,7 @@ class Catalogue:
                 yield
                 self._database.execute("commit")
             except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("rollback")
+                self._roll_back()
                 raise
 
     @contextmanager
@@ -197,7 +203,7 @@ class Catalogue:
             try:
                 yield
             finally:
-                self._database.execute("rollback")
+                self._roll_back()
 
     @contextmanager
     def consistent(self, read: Callable[[], Result]) -> Iterator[Result]:
