@@ -372,11 +372,20 @@ class Collection:
         least_confidence: float | None = None,
         expand: str = "none",
         query_parts: int = 0,
+        files: Sequence[Path | None] | None = None,
+        among: Iterable[int] | None = None,
     ) -> list[Answer]:
-        """As `search`, for local features from the collection's own extractor."""
-        wanted = Wanted(top, threshold, index, True, verify, least_confidence, expand, query_parts)
+        """As `search`, for local features from the collection's own extractor.
+
+        files: the file of each query, by which the query itself and its copies are recognised
+        among: numbers of the images (`Entry.id`) that may be results
+        """
+        wanted = Wanted(
+            *(top, threshold, index, True, verify, least_confidence, expand, query_parts),
+            among=None if among is None else frozenset(among),
+        )
         stored = [rounded(query) for query in queries]
-        return self._searcher.features(stored, names or [""] * len(stored), wanted)
+        return self._searcher.features(stored, names or [""] * len(stored), wanted, files)
 
     def duplicates(
         self,
@@ -408,6 +417,15 @@ class Collection:
         """
         return Explainer(self._reader, self._thumbnails).explain(query, result, box)
 
+    def explain_features(
+        self, query: LocalFeatures, result: AnyPath, *, file: Path | None = None, box: Sequence[float] | None = None
+    ) -> Explanation:
+        """As `explain`, for local features from the collection's own extractor, and without the pictures.
+
+        `file` is the query's file, if it has one; `box` the region in which the features lie.
+        """
+        return Explainer(self._reader, self._thumbnails).explain_features(rounded(query), result, file, box)
+
     # Reading.
 
     def view(self) -> View:
@@ -417,6 +435,16 @@ class Collection:
 
     def entries(self) -> Iterable[Entry]:
         return self._catalogue.entries()
+
+    def entry(self, image: int | AnyPath) -> Entry | None:
+        """An image by its number or its path; None if it is not in the collection."""
+        if isinstance(image, int):
+            return next(self._catalogue.entries("id = ?", image), None)
+        return self._catalogue.entry(self.layout.name_of(image))
+
+    def state(self) -> tuple[int, int]:
+        """A value that is different after any change, by this process or another."""
+        return self._catalogue.state()
 
     def features(self, image: AnyPath) -> LocalFeatures:
         """The stored local features of an image of the collection."""
@@ -430,7 +458,10 @@ class Collection:
         entry = self._catalogue.entry(self.layout.name_of(image))
         if entry is None:
             raise InputError(f"{image} is not in the collection {self.layout.folder}")
-        return self._thumbnails.get(entry.hash) or make_thumbnail(image)
+        return self.stored_thumbnail(entry) or make_thumbnail(image)
+
+    def stored_thumbnail(self, entry: Entry) -> Thumbnail | None:
+        return self._thumbnails.get(entry.hash)
 
     def info(self) -> Info:
         count, model = self._catalogue.count, self.model

@@ -26,6 +26,7 @@ from faemb.features.image import Image, ImageLike, as_image, name_of
 from faemb.features.job import content_hash
 from faemb.features.region import Box, checked_box
 from faemb.rerank import Judge, Polygon, Verification, overlap
+from faemb.runtime.storage import AnyPath
 from faemb.shares import shares
 
 LARGEST_PICTURE = 1600
@@ -100,18 +101,40 @@ class Explainer:
         picture, size = self._picture(query, features, "query", notes)
         asked = Compared(name_of(query), features, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
-        task = partial(self._in_view, asked=asked, result=result, box=region, notes=notes)
+        return self._explained(asked, result, region, notes)
+
+    def explain_features(
+        self, query: LocalFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
+    ) -> Explanation:
+        """Without pictures, for features that are known."""
+        self._reader.require_fitted()
+        if self._entry(result) is None:
+            raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
+        asked = Compared("" if file is None else str(file), query, query.image_size, None, file)
+        return self._explained(asked, result, None if box is None else Box(*box), [], pictures=False)
+
+    def _explained(
+        self, asked: Compared, result: ImageLike, box: Box | None, notes: list[str], *, pictures: bool = True
+    ) -> Explanation:
+        task = partial(self._in_view, asked=asked, result=result, box=box, notes=notes, pictures=pictures)
         return self._reader.read_past_damage(task)
 
     def _in_view(
-        self, view: View, tolerant: bool, asked: Compared, result: ImageLike, box: Box | None, notes: list[str]
+        self,
+        view: View,
+        tolerant: bool,
+        asked: Compared,
+        result: ImageLike,
+        box: Box | None,
+        notes: list[str],
+        pictures: bool,
     ) -> Explanation:
         notes = [*notes]
         entry = self._entry(result)
         if entry is None:
             found, vector = self._outside(view, result, notes)
         else:
-            found, vector = self._inside(view, entry, notes, tolerant)
+            found, vector = self._inside(view, entry, notes, tolerant, pictures)
         assert asked.features is not None  # noqa: S101  (narrows the type)
         similarity = round(float(view.model.encode([asked.features.descriptors])[0] @ vector), DECIMALS)
         judge = Judge(view.unrelated, view.model.extractor.largest_turn)
@@ -134,7 +157,7 @@ class Explainer:
         return self._reader.catalogue.entry(self._reader.layout.name_of(result))
 
     def _inside(
-        self, view: View, entry: Entry, notes: list[str], tolerant: bool
+        self, view: View, entry: Entry, notes: list[str], tolerant: bool, pictures: bool
     ) -> tuple[Compared, Float[np.ndarray, " D"]]:
         """An image of the collection, by what is stored of it."""
         path = self._reader.layout.path_of(entry.path)
@@ -148,7 +171,7 @@ class Explainer:
         else:
             raise InputError(f"{path} is not encoded yet; run: faemb update {typed(view.layout.folder)}")
         size = (entry.width, entry.height)
-        picture = self._stored_picture(entry, path, notes)
+        picture = self._stored_picture(entry, path, notes) if pictures else None
         return Compared(str(path), features, size if all(size) else _size_of(picture), picture, path, True), vector
 
     def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:

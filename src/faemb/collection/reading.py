@@ -1,8 +1,8 @@
 """A collection in one state: which slots are in use, and their vectors, memory mapped."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -77,6 +77,11 @@ class View:
         table = np.full(len(self.vectors), -1, np.int64)
         table[self.slots] = np.arange(len(self.slots))
         return table
+
+    def restricted(self, images: Set[int]) -> "View":
+        """The same state with some of its images alone; it has no indexes."""
+        kept = np.isin(self.ids, list(images))
+        return replace(self, slots=self.slots[kept], ids=self.ids[kept], _indexes={})
 
     @cached_property
     def unrelated(self) -> Unrelated:

@@ -62,6 +62,8 @@ class Wanted:
     """How more is found than by the query alone: one of `EXPANSIONS`."""
     query_parts: int = 0
     """Search with n x n overlapping parts of the query as well; 0: with the whole query alone."""
+    among: frozenset[int] | None = None
+    """Only images with these numbers in the catalogue are results; None: all images."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
@@ -111,9 +113,16 @@ class Searcher:
                 faults.append(about(name_of(image), outcome))
         return self._answers([found[number] for number in sorted(found)], wanted, progress or silent), faults
 
-    def features(self, queries: Sequence[LocalFeatures], names: Sequence[str], wanted: Wanted) -> list[Answer]:
+    def features(
+        self,
+        queries: Sequence[LocalFeatures],
+        names: Sequence[str],
+        wanted: Wanted,
+        files: Sequence[Path | None] | None = None,
+    ) -> list[Answer]:
         """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
-        return self._answers([_Query(name, query) for name, query in zip(names, queries, strict=True)], wanted)
+        sources = files or [None] * len(queries)
+        return self._answers([_Query(*each) for each in zip(names, queries, sources, strict=True)], wanted)
 
     def _answers(self, queries: Sequence[_Query], wanted: Wanted, progress: Progress = silent) -> list[Answer]:
         self._reader.require_fitted()
@@ -132,16 +141,18 @@ class Searcher:
         """Per query the hits, best first; none for a query without local features."""
         vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
         whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
+        searched = view if wanted.among is None else view.restricted(wanted.among)
+        kind = self._kind(view, wanted.index) if wanted.among is None else None
         # One more, since the query itself may be among them and not count.
-        found = view.search(vectors, max(wanted.top, wanted.verify) + 1, self._kind(view, wanted.index), parts=True)
+        found = searched.search(vectors, max(wanted.top, wanted.verify) + 1, kind, parts=True)
         found = best_of(found, len(queries))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
-        entries = self._reader.catalogue.entries_of(set(view.ids[found.rows[kept]].tolist()))
+        entries = self._reader.catalogue.entries_of(set(searched.ids[found.rows[kept]].tolist()))
         verifier = Verifier(view, tolerant=tolerant) if wanted.verify else None
         answers = []
         for number, query in enumerate(queries):
-            own = [entries[image] for image in view.ids[found.rows[number, kept[number]]].tolist()]
+            own = [entries[image] for image in searched.ids[found.rows[number, kept[number]]].tolist()]
             hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
             note = ""
             if verifier is not None and hits:
@@ -161,7 +172,7 @@ class Searcher:
         if wanted.least_confidence is not None:
             hits = [hit for hit in hits if (hit.confidence or 0) >= wanted.least_confidence]
         most = wanted.top + (not wanted.count_itself and any(hit.itself for hit in hits))
-        limited = wanted.threshold is not None or wanted.least_confidence is not None
+        limited = any(each is not None for each in (wanted.threshold, wanted.least_confidence, wanted.among))
         room = most - len(hits) if len(query.features) and not limited else 0
         return hits[:most] + self._without_features(room)
 

@@ -17,16 +17,16 @@ import math
 import os
 import queue
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count, islice
 from multiprocessing import Pipe, resource_tracker
-from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one it needs no `if __name__` in scripts
@@ -37,7 +37,7 @@ from faemb.runtime.threads import cores
 from faemb.runtime.worker import NOTE, TaskFailed, install, run
 from faemb.settings import require_whole
 
-__all__ = ["TaskFailed", "WorkerDied", "checked_jobs", "spread"]
+__all__ = ["TaskFailed", "WorkerDied", "Workers", "checked_jobs", "spread"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,6 +45,7 @@ Result = TypeVar("Result")
 _IN_FLIGHT = 4
 """Submitted items per worker: enough that no worker waits, few enough that little is repeated after a crash."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_KILLED = "the process that worked on it was killed, perhaps for lack of memory"
 _STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
 
@@ -144,28 +145,22 @@ def _until_broken(
     ahead: int = _IN_FLIGHT,
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Run until the items end or a worker dies; then the submitted items are put into `broken`."""
-    if os.name == "posix":
-        resource_tracker.ensure_running()  # before signals are blocked: starting it would unblock them
-    reader, writer = Pipe(duplex=False)
-    start = (task, os.getpid(), writer, broken.seconds)
-    executor: Any = ProcessPoolExecutor(workers, env=_ONE_THREAD, initializer=install, initargs=start)
     numbers = count()
     flying: dict[Future[Result], int] = {}
     submitted: dict[int, Item] = {}
     begun: dict[int, float] = {}
-    try:
+    with closing(_Processes(task, workers, broken.seconds)) as processes:
         while True:
             with suppress(BrokenProcessPool):  # the item is in `submitted` already
                 for item in islice(items, ahead * workers - len(flying)):
                     number = next(numbers)
                     submitted[number] = item
-                    with _signals_blocked():  # the first call of submit starts the workers
-                        flying[future := executor.submit(run, number, item)] = number
+                    flying[future := processes.submit(number, item)] = number
                     future.add_done_callback(broken.note_time)
             if not submitted:
                 return
             wait(flying, return_when=FIRST_COMPLETED)
-            begun |= _read(reader)
+            begun |= processes.begun()
             finished = [future for future in flying if future.done() and not _has_no_result(future)]
             if not finished:
                 broken.sort(submitted, begun)
@@ -177,24 +172,11 @@ def _until_broken(
                 number = flying.pop(future)
                 begun.pop(number, None)
                 yield submitted.pop(number), future.result() if error is None else error
-    finally:
-        _stop(executor)
-        reader.close()
-        writer.close()
 
 
 def _has_no_result(done: "Future[Any]") -> bool:
     """Whether a worker died before it could give the result."""
     return isinstance(done.exception(), BrokenProcessPool)
-
-
-def _read(notes: Connection) -> dict[int, float]:
-    """The notes that have arrived: when which items were begun."""
-    read = {}
-    while notes.poll():
-        number, begun = NOTE.unpack(notes.recv_bytes())
-        read[number] = begun
-    return read
 
 
 def _one_by_one(
@@ -209,15 +191,82 @@ def _one_by_one(
             return
         yield from broken.outcomes()
         for item in broken.suspects:
-            yield item, WorkerDied("the process that worked on it was killed, perhaps for lack of memory")
+            yield item, WorkerDied(_KILLED)
 
 
-def _stop(executor: Any) -> None:
-    """Kill the workers. Waiting items are removed first: with some left, loky's own thread would raise an error."""
-    with suppress(queue.Empty):
-        while True:
-            executor._work_ids.get_nowait()
-    executor.shutdown(wait=True, kill_workers=True)
+class Workers(Generic[Item, Result]):
+    """Worker processes that wait for items, for as long as this object is open: for items that come one by one.
+
+    Each process works on one item at a time for a thread of its own, so that a process that dies tells which item was
+    the cause; a new process takes its place.
+    """
+
+    def __init__(self, task: Callable[[Item], Result], jobs: int | None = None) -> None:
+        self._task, self._seconds = task, item_seconds()
+        self._own = threading.local()
+        self._open: set[_Processes] = set()
+        self._threads = ThreadPoolExecutor(checked_jobs(jobs), thread_name_prefix="describing")
+
+    def submit(self, item: Item) -> "Future[Result]":
+        """The result of the task, or its error, as `spread` gives it."""
+        return self._threads.submit(self._run, item)
+
+    def close(self) -> None:
+        """Stop all processes, also those that work on an item."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for processes in list(self._open):
+            processes.close()
+        self._threads.shutdown()
+
+    def _run(self, item: Item) -> Result:
+        processes = getattr(self._own, "processes", None)
+        if processes is None:
+            processes = self._own.processes = _Processes(self._task, 1, self._seconds)
+            self._open.add(processes)
+        try:
+            result = processes.submit(0, item).result()
+            processes.begun()  # nobody waits for these notes, and they must not fill their pipe
+            return result
+        except BrokenProcessPool:
+            begun = processes.begun().get(0, math.inf)
+            self._own.processes = None
+            self._open.discard(processes)
+            processes.close()
+            if self._seconds is not None and time.monotonic() - begun >= self._seconds:
+                raise too_late("it", self._seconds) from None
+            raise WorkerDied(_KILLED) from None
+
+
+class _Processes:
+    """A pool of worker processes that run one task."""
+
+    def __init__(self, task: Callable[[Any], Any], count: int, seconds: float | None) -> None:
+        if os.name == "posix":
+            resource_tracker.ensure_running()  # before signals are blocked: starting it would unblock them
+        self._notes, self._writer = Pipe(duplex=False)
+        start = (task, os.getpid(), self._writer, seconds)
+        self._executor: Any = ProcessPoolExecutor(count, env=_ONE_THREAD, initializer=install, initargs=start)
+
+    def submit(self, number: int, item: Any) -> "Future[Any]":
+        with _signals_blocked():  # the first call of submit starts the workers
+            return self._executor.submit(run, number, item)
+
+    def begun(self) -> dict[int, float]:
+        """When which items were begun, by the notes that have arrived since the last call."""
+        read = {}
+        while self._notes.poll():
+            number, begun = NOTE.unpack(self._notes.recv_bytes())
+            read[number] = begun
+        return read
+
+    def close(self) -> None:
+        """Kill the workers. Waiting items are removed first: with some left, loky's own thread would raise an error."""
+        with suppress(queue.Empty):
+            while True:
+                self._executor._work_ids.get_nowait()
+        self._executor.shutdown(wait=True, kill_workers=True)
+        self._notes.close()
+        self._writer.close()
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""Answers to queries. The last ones are kept, so that further pages of an answer, or its address, cost nothing."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from faemb.collection import Answer, Collection
+from faemb.web.queries import Question
+
+_KEPT = 64
+MOST_HITS = 1000
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How to search."""
+
+    verify: int
+    least_confidence: float | None
+    expand: str
+    among: frozenset[int] | None
+    """Numbers of the images that may be results; None: all."""
+
+
+class Answers:
+    """Used by one thread."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[object, ...], Answer] = OrderedDict()
+
+    def get(self, photos: Collection, question: Question, wanted: Wanted) -> Answer:
+        key = photos.state(), question.key, question.box, wanted
+        if key not in self._kept:
+            self._kept[key] = _found(photos, question, wanted)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key]
+
+
+def _found(photos: Collection, question: Question, wanted: Wanted) -> Answer:
+    (answer,) = photos.search_features(
+        [question.used],
+        names=[question.name],
+        files=[question.file],
+        top=MOST_HITS,
+        verify=wanted.verify,
+        least_confidence=wanted.least_confidence,
+        expand=wanted.expand,
+        among=wanted.among,
+    )
+    return answer

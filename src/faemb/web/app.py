@@ -1,0 +1,40 @@
+"""The application: routes, the page, and what surrounds every request."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+import faemb
+from faemb.web import schema
+from faemb.web.problems import MEDIA_TYPE, explain_errors
+from faemb.web.routes import images, search
+from faemb.web.service import running
+from faemb.web.settings import ServerSettings
+
+_ROUTERS = (search.router, images.router)
+_PROBLEM = {"model": schema.Problem, "content": {MEDIA_TYPE: {}}}
+
+
+def create_app(settings: ServerSettings) -> FastAPI:
+    """The application for a collection, which is open while the application runs."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with running(settings) as service:
+            app.state.service = service
+            yield
+
+    app = FastAPI(
+        title="faemb",
+        summary="Find the images that show the same thing.",
+        version=faemb.__version__,
+        lifespan=lifespan,
+        docs_url=None,  # its scripts come from other hosts
+        redoc_url=None,
+        responses={"4XX": {"description": "What is wrong, in a sentence.", **_PROBLEM}},
+    )
+    explain_errors(app)
+    for router in _ROUTERS:
+        app.include_router(router)
+    return app

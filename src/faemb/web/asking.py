@@ -1,0 +1,102 @@
+"""The query of a request: an image of the collection, or a photograph that was sent now or before."""
+
+import asyncio
+import hashlib
+import os
+import re
+import uuid
+from pathlib import Path
+
+from fastapi import UploadFile
+
+from faemb.collection import Collection
+from faemb.collection.catalogue import Entry
+from faemb.errors import FormatError, InputError, about
+from faemb.features import LocalFeatures
+from faemb.runtime.parallel import TaskFailed, WorkerDied
+from faemb.web.problems import Problem
+from faemb.web.queries import Query, Question
+from faemb.web.service import Service
+
+_SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)
+_BLOCK = 1 << 20
+
+
+async def question_of(service: Service, key: str) -> Question:
+    """The query that an earlier answer has named so."""
+    kind, _, id = key.partition("-")
+    if kind == "upload":
+        query = service.queries.get(id)
+        if query is None:
+            raise Problem(404, "The server does not have this photograph any more; send it again.")
+        return Question(key, query.name, query.file, query.features, query.features.image_size)
+    if kind == "image" and id.isascii() and id.isdigit() and len(id) < 19:
+        return await _stored(service, int(id))
+    raise Problem(422, f"query is {key[:80]!r}; expected image-NUMBER, or upload-HASH of an earlier answer.")
+
+
+async def question_from(service: Service, upload: UploadFile) -> Question:
+    """A photograph that was sent: stored, and described by a worker."""
+    name = os.path.basename(upload.filename or "") or "photograph"
+    id, file, size = await asyncio.to_thread(_store, upload, service.queries.folder)
+    known = service.queries.get(id)
+    if known is None:
+        try:
+            features = await described(service, file, name)
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+        known = Query(id, name, file, size, features)
+    elif known.file != file:
+        file.unlink(missing_ok=True)
+    service.queries.keep(known)
+    return await question_of(service, f"upload-{id}")
+
+
+async def described(service: Service, file: Path, name: str) -> LocalFeatures:
+    try:
+        return await asyncio.wrap_future(service.describers.features(file))
+    except (TaskFailed, WorkerDied) as error:
+        raise Problem(422, f"{name} cannot be used: {error}.") from error
+    except InputError as error:
+        raise type(error)(str(about(name, str(error).replace(str(file), name)))) from error
+
+
+async def _stored(service: Service, id: int) -> Question:
+    """An image of the collection, by its stored features, or by its file where these are not kept or damaged."""
+
+    def read(photos: Collection) -> tuple[Path, Entry, LocalFeatures | None]:
+        entry = entry_of(photos, id)
+        path = photos.layout.path_of(entry.path)
+        try:
+            return path, entry, photos.features(path)
+        except (InputError, FormatError):
+            return path, entry, None
+
+    path, entry, features = await service.looking.do(read)
+    if features is None:
+        features = await described(service, path, path.name)
+    size = (entry.width, entry.height) if entry.width and entry.height else features.image_size
+    return Question(f"image-{id}", path.name, path, features, size)
+
+
+def entry_of(photos: Collection, id: int) -> Entry:
+    entry = photos.entry(id)
+    if entry is None:
+        raise Problem(404, f"There is no image {id} in this collection; it may have been removed.")
+    return entry
+
+
+def _store(upload: UploadFile, folder: Path) -> tuple[str, Path, int]:
+    """Write a sent file under the hash of its content."""
+    suffix = _SUFFIX.fullmatch(os.path.splitext(upload.filename or "")[1])
+    hash, size = hashlib.blake2b(digest_size=16), 0
+    coming = folder / f"coming-{uuid.uuid4().hex}"
+    with coming.open("xb") as file:
+        while block := upload.file.read(_BLOCK):
+            hash.update(block)
+            size += len(block)
+            file.write(block)
+    file_path = folder / (hash.hexdigest() + (suffix[0].lower() if suffix else ""))
+    coming.replace(file_path)
+    return hash.hexdigest(), file_path, size

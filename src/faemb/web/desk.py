@@ -1,0 +1,77 @@
+"""A thread with a collection of its own, which does one task after the other.
+
+A connection to the catalogue belongs to the thread that has opened it. A search occupies all cores by itself, so that
+several of them at a time would not be faster.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from faemb.collection import Collection
+
+Result = TypeVar("Result")
+Task = Callable[[Collection], Any]
+
+
+@dataclass(frozen=True)
+class _Given:
+    task: Task
+    answer: "Future[Any]"
+
+
+class Desk:
+    """Opens the collection when it is made, and raises the error of opening it."""
+
+    def __init__(self, name: str, collection: Path, *, device: str = "cpu") -> None:
+        self._waiting: SimpleQueue[_Given | None] = SimpleQueue()
+        opened: Future[None] = Future()
+        self._thread = threading.Thread(target=self._work, args=(collection, device, opened), name=name, daemon=True)
+        self._thread.start()
+        opened.result()
+
+    async def do(self, task: Callable[[Collection], Result]) -> Result:
+        """The result of a task; one whose caller has gone before its turn is left out."""
+        return await asyncio.wrap_future(self.submit(task))
+
+    def submit(self, task: Callable[[Collection], Result]) -> "Future[Result]":
+        answer: Future[Result] = Future()
+        self._waiting.put(_Given(task, answer))
+        return answer
+
+    def close(self) -> None:
+        """End after the present task; those that wait are cancelled."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self, folder: Path, device: str, opened: "Future[None]") -> None:
+        try:
+            collection = Collection(folder, device=device)
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        with collection:
+            while (given := self._waiting.get()) is not None:
+                _settle(given, collection)
+        self._cancel_waiting()
+
+    def _cancel_waiting(self) -> None:
+        while not self._waiting.empty():
+            with suppress(AttributeError):
+                self._waiting.get().answer.cancel()  # type: ignore[union-attr]
+
+
+def _settle(given: _Given, collection: Collection) -> None:
+    if not given.answer.set_running_or_notify_cancel():
+        return
+    try:
+        given.answer.set_result(given.task(collection))
+    except BaseException as error:
+        given.answer.set_exception(error)

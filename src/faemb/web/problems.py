@@ -1,0 +1,69 @@
+"""Errors as application/problem+json (RFC 9457): a sentence that a person can act on, never a trace."""
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from faemb.errors import FaembError, FormatError, InputError, LimitError, MissingExtraError
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):
+    """An answer other than success; `detail` is the sentence."""
+
+    def __init__(self, status: int, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def explain_errors(app: FastAPI) -> None:
+    """Answer every error of the routes in this form."""
+
+    @app.exception_handler(Problem)
+    async def problem(request: Request, error: Problem) -> JSONResponse:
+        return problem_response(error.status, error.detail, error.headers)
+
+    @app.exception_handler(FaembError)
+    async def known(request: Request, error: FaembError) -> JSONResponse:
+        return problem_response(_status(error), sentence(str(error)))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+        return problem_response(422, f"{place}: {first['msg']}.")
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
+        return problem_response(error.status_code, sentence(str(error.detail)), dict(error.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def unknown(request: Request, error: Exception) -> JSONResponse:
+        return problem_response(500, "The server has met a fault of its own; its log has the details.")
+
+
+def _status(error: FaembError) -> int:
+    if isinstance(error, LimitError):
+        return 413
+    if isinstance(error, InputError):
+        return 422
+    if isinstance(error, FormatError | MissingExtraError):
+        return 500
+    return 409
+
+
+def sentence(text: str) -> str:
+    """With a capital letter, unless it begins with a name, and a full stop."""
+    first, _, rest = text.partition(" ")
+    begin = first.capitalize() if first.isalpha() else first
+    return f"{begin} {rest}".rstrip(" .") + "."

@@ -1,0 +1,72 @@
+"""Photographs that users have sent to search with, kept for a while, so that the address of a search stays valid.
+
+They lie in a temporary folder of the server, under the hash of their content.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from faemb.features import LocalFeatures
+from faemb.features.region import checked_box
+
+_MOST, _MOST_BYTES = 500, 2_000_000_000
+"""Queries that are kept, and the bytes of their files; the one that was not used for longest goes first."""
+
+
+@dataclass(frozen=True)
+class Query:
+    id: str
+    """Hash of its content."""
+    name: str
+    file: Path
+    bytes: int
+    features: LocalFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a search is for: an image of the collection, or one that was sent."""
+
+    key: str
+    name: str
+    file: Path
+    features: LocalFeatures
+    """Of the whole image."""
+    size: tuple[int, int]
+    box: tuple[float, ...] | None = None
+
+    @property
+    def used(self) -> LocalFeatures:
+        return self.features if self.box is None else self.features.inside(self.box)
+
+    def boxed(self, box: Sequence[float] | None) -> "Question":
+        if box is None:
+            return self
+        region = checked_box(box, self.size)
+        return Question(self.key, self.name, self.file, self.features, self.size, tuple(region))
+
+
+class Queries:
+    """Used by one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._kept: OrderedDict[str, Query] = OrderedDict()
+
+    def get(self, id: str) -> Query | None:
+        query = self._kept.get(id)
+        if query is not None:
+            self._kept.move_to_end(id)
+        return query
+
+    def keep(self, query: Query) -> None:
+        self._kept[query.id] = query
+        self._kept.move_to_end(query.id)
+        while len(self._kept) > 1 and (len(self._kept) > _MOST or self._bytes() > _MOST_BYTES):
+            _, oldest = self._kept.popitem(last=False)
+            oldest.file.unlink(missing_ok=True)
+
+    def _bytes(self) -> int:
+        return sum(query.bytes for query in self._kept.values())

@@ -1,0 +1,179 @@
+"""Images of the collection: lists, facts, thumbnails, pictures, files, features."""
+
+import asyncio
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+from types import MappingProxyType
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import Response
+
+from faemb.collection import Collection
+from faemb.collection.catalogue import Entry
+from faemb.collection.originals import date_taken
+from faemb.errors import FaembError
+from faemb.features.files.npz import write_npz
+from faemb.features.job import content_hash
+from faemb.runtime.parallel import TaskFailed
+from faemb.web import schema
+from faemb.web.asking import entry_of, question_of
+from faemb.web.listing import Filter
+from faemb.web.problems import Problem
+from faemb.web.service import Service, Shared
+
+router = APIRouter(prefix="/api", tags=["images"])
+
+_LARGEST_NUMBER = 2**63 - 1
+_MOST = 500
+SIDE = 1600
+"""Longer side of the pictures that the page shows."""
+Id = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")]
+_ALWAYS = {"Cache-Control": "private, max-age=86400"}
+"""An image with another content has another number, or is answered with another entity tag."""
+
+
+@router.get("/images")
+async def images(
+    service: Shared,
+    folder: Annotated[str, Query(description="Only images in this folder and below it.")] = "",
+    name: Annotated[str, Query(description="Only images whose file name contains this.")] = "",
+    offset: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER)] = 0,
+    limit: Annotated[int, Query(ge=1, le=_MOST)] = 60,
+) -> schema.Page:
+    """Images by folder and name."""
+
+    def read(photos: Collection) -> schema.Page:
+        fitting = service.listing.fitting(photos, Filter(folder, name))
+        wanted = fitting[offset : offset + limit]
+        entries = [photos.entry(each.id) for each in wanted]
+        return schema.Page(images=[image_of(photos, entry) for entry in entries if entry], total=len(fitting))
+
+    return await service.looking.do(read)
+
+
+@router.get("/images/{id}")
+async def image(service: Shared, id: Id) -> schema.ImageFacts:
+    """Facts about an image."""
+
+    def read(photos: Collection) -> schema.ImageFacts:
+        entry = entry_of(photos, id)
+        path = photos.layout.path_of(entry.path)
+        taken = date_taken(path)
+        return schema.ImageFacts(
+            **image_of(photos, entry).model_dump(),
+            bytes=entry.bytes,
+            features=entry.features,
+            taken=None if taken is None else taken.isoformat(),
+            available=path.is_file(),
+        )
+
+    return await service.looking.do(read)
+
+
+@router.get("/images/{id}/thumbnail", response_class=Response)
+async def thumbnail(service: Shared, id: Id) -> Response:
+    """A small JPEG, without metadata."""
+
+    def read(photos: Collection) -> tuple[FilePath, bytes | None]:
+        entry = entry_of(photos, id)
+        kept = photos.stored_thumbnail(entry)
+        return photos.layout.path_of(entry.path), None if kept is None else kept.jpeg
+
+    path, jpeg = await service.looking.do(read)
+    return _jpeg(jpeg or await _picture(service, path, 240))
+
+
+@router.get("/images/{id}/file", response_class=Response)
+async def file(service: Shared, id: Id) -> Response:
+    """The file itself, if it is still the one that was indexed."""
+    path, hash = await service.looking.do(lambda photos: _place(photos, id))
+    content = await asyncio.to_thread(_unchanged, path, hash)
+    return Response(
+        content, media_type="application/octet-stream", headers=_ALWAYS | {"Content-Disposition": "attachment"}
+    )
+
+
+@router.get("/images/{id}/features", response_class=Response)
+async def features(service: Shared, id: Id) -> Response:
+    """The stored local features, as the .npz file that `faemb features` writes."""
+
+    def read(photos: Collection) -> bytes:
+        path, hash = _place(photos, id)
+        with tempfile.TemporaryDirectory() as folder:
+            out = FilePath(folder) / "features.npz"
+            write_npz(out, photos.features(path), image_hash=hash)
+            return out.read_bytes()
+
+    content = await service.looking.do(read)
+    return _download(content)
+
+
+@router.get("/pictures/{query}", response_class=Response)
+async def picture(
+    service: Shared, query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.")]
+) -> Response:
+    """A JPEG of at most 1,600 pixels, upright and without metadata: of an image, or of a photograph that was sent."""
+    if query.startswith("image-"):
+        question = query.removeprefix("image-")
+        if not (question.isascii() and question.isdigit() and len(question) < 19):
+            raise Problem(422, f"{query[:80]!r} is no image; expected image-NUMBER.")
+        path, hash = await service.looking.do(lambda photos: _place(photos, int(question)))
+        await asyncio.to_thread(_unchanged, path, hash)
+        return _jpeg(await _picture(service, path, SIDE))
+    asked = await question_of(service, query)
+    return _jpeg(await _picture(service, asked.file, SIDE))
+
+
+def image_of(photos: Collection, entry: Entry) -> schema.Image:
+    path = photos.layout.path_of(entry.path)
+    changed = datetime.fromtimestamp(entry.changed / 1e9, UTC)
+    return schema.Image(
+        id=entry.id,
+        name=_text(path.name),
+        folder=_text(str(path.parent)),
+        width=entry.width,
+        height=entry.height,
+        changed=changed.isoformat(timespec="seconds"),
+    )
+
+
+def _text(name: str) -> str:
+    """Bytes of a file name that are not Unicode become question marks."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
+    entry = entry_of(photos, id)
+    return photos.layout.path_of(entry.path), entry.hash
+
+
+def _unchanged(path: FilePath, hash: str) -> bytes:
+    """The content of a file, if it has this hash."""
+    try:
+        same = content_hash(path) == hash
+        content = path.read_bytes()
+    except (FaembError, OSError):
+        raise Problem(404, f"The file {path.name} is not there, or cannot be read.") from None
+    if not same:
+        raise Problem(409, f"The file {path.name} has changed since it was indexed; run faemb update.")
+    return content
+
+
+async def _picture(service: Service, path: FilePath, side: int) -> bytes:
+    try:
+        return await asyncio.wrap_future(service.describers.picture(path, side))
+    except (FaembError, TaskFailed) as error:
+        raise Problem(404, f"The file {path.name} cannot be shown: {error}.") from error
+
+
+def _jpeg(content: bytes) -> Response:
+    return Response(content, media_type="image/jpeg", headers=_ALWAYS)
+
+
+def _download(content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """To be saved: a file that was indexed is never shown as a page of this server."""
+    disposition = {"Content-Disposition": "attachment"}
+    return Response(content, media_type="application/octet-stream", headers={**headers, **disposition})

@@ -1,0 +1,156 @@
+"""Search, and why an image is a result."""
+
+import time
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, File, Form, Path, Query, UploadFile
+
+from faemb.collection import Collection, Explanation, Hit
+from faemb.features import parse_box
+from faemb.pages.evidence import reasons
+from faemb.web import schema
+from faemb.web.answering import MOST_HITS, Wanted
+from faemb.web.asking import entry_of, question_from, question_of
+from faemb.web.listing import Filter
+from faemb.web.problems import Problem, sentence
+from faemb.web.queries import Question
+from faemb.web.routes.images import image_of
+from faemb.web.service import Service, Shared
+
+router = APIRouter(prefix="/api", tags=["search"])
+
+_PAGE = 60
+"""Hits of an answer, if nothing else is asked for."""
+_MOST_VERIFIED = 1000
+_LARGEST_NUMBER = 2**63 - 1
+_BOX = "Region of the query in pixels: x1,y1,x2,y2."
+
+
+@router.post("/search")
+async def search(
+    service: Shared,
+    file: Annotated[UploadFile | None, File(description="A photograph to search with.")] = None,
+    query: Annotated[
+        str | None, Form(description="Or the key of a query: image-ID, or that of an earlier answer.")
+    ] = None,
+    box: Annotated[str | None, Form(description=_BOX)] = None,
+    top: Annotated[int, Form(ge=1, le=MOST_HITS, description="Number of hits.")] = _PAGE,
+    offset: Annotated[int, Form(ge=0, le=MOST_HITS, description="Number of hits before the first one.")] = 0,
+    least_confidence: Annotated[float | None, Form(ge=0, le=1, description="Omit hits of lower confidence.")] = None,
+    verify: Annotated[
+        int, Form(ge=0, le=_MOST_VERIFIED, description="Number of images whose features are compared; 0 for none.")
+    ] = 100,
+    expand: Annotated[
+        Literal["none", "results"], Form(description="results: also search with each sure result.")
+    ] = "none",
+    folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
+    name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
+) -> schema.Answer:
+    """Find the images that show the same thing as a photograph, or as a region of it.
+
+    The photograph is sent, or it is an image of the collection, or one that was sent before.
+    """
+    begun = time.perf_counter()
+    if file is not None and query is None:
+        question = await question_from(service, file)
+    elif query is not None and file is None:
+        question = await question_of(service, query)
+    else:
+        raise Problem(422, "Give either a file or a query.")
+    question = question.boxed(parse_box(box) if box else None)
+    wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name)))
+
+    def find(photos: Collection) -> schema.Answer:
+        answer = service.answers.get(photos, question, wanted)
+        shown = [_hit(photos, hit) for hit in answer.hits[offset : offset + top]]
+        return schema.Answer(
+            query=_asked(question),
+            hits=[hit for hit in shown if hit is not None],
+            total=len(answer.hits),
+            note=sentence(answer.note) if answer.note else "",
+            seconds=round(time.perf_counter() - begun, 4),
+        )
+
+    return await service.searching.do(find)
+
+
+@router.get("/explain/{query}/{id}")
+async def explain(
+    service: Shared,
+    query: Annotated[str, Path(description="Key of a query: image-ID, or that of an earlier answer.")],
+    id: Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")],
+    box: Annotated[str | None, Query(description=_BOX)] = None,
+) -> schema.Explanation:
+    """Why an image is a result of a query: the regions that match, and the transform that they agree with."""
+    question = (await question_of(service, query)).boxed(parse_box(box) if box else None)
+
+    def compare(photos: Collection) -> schema.Explanation:
+        path = photos.layout.path_of(entry_of(photos, id).path)
+        found = photos.explain_features(question.used, path, file=question.file, box=question.box)
+        return _explained(question, id, found)
+
+    return await service.searching.do(compare)
+
+
+async def _among(service: Service, wanted: Filter) -> frozenset[int] | None:
+    if not wanted:
+        return None
+    images = await service.looking.do(lambda photos: service.listing.fitting(photos, wanted))
+    return frozenset(image.id for image in images)
+
+
+def _asked(question: Question) -> schema.Asked:
+    width, height = question.size
+    box = None if question.box is None else list(question.box)
+    return schema.Asked(
+        key=question.key, name=question.name, width=width, height=height, features=len(question.used), box=box
+    )
+
+
+def _hit(photos: Collection, hit: Hit) -> schema.Hit | None:
+    """None if the image was removed since it was found."""
+    entry = photos.entry(hit.path)
+    if entry is None:
+        return None
+    through = None if hit.through is None else photos.entry(hit.through)
+    return schema.Hit(
+        **image_of(photos, entry).model_dump(),
+        similarity=hit.score,
+        confidence=None if hit.confidence is None else round(hit.confidence, 4),
+        verdict=hit.verdict,
+        itself=hit.itself,
+        copy_of_query=hit.copy,
+        agreeing=None if hit.verification is None else int(hit.verification.agreeing.sum()),
+        through=None if through is None else through.id,
+    )
+
+
+def _explained(question: Question, id: int, found: Explanation) -> schema.Explanation:
+    verification, overlap, file = found.verification, found.overlap, found.result.file
+    transform = None if verification is None else verification.transform
+    return schema.Explanation(
+        query=_side(question.name, question.size, f"/api/pictures/{question.key}"),
+        result=_side(
+            found.result.file.name if found.result.file else "", found.result.size, f"/api/pictures/image-{id}"
+        ),
+        similarity=found.similarity,
+        confidence=round(found.confidence, 4),
+        verdict=found.verdict,
+        reasons=[sentence(reason) for reason in reasons(found)],
+        transform=None if transform is None else transform.tolist(),
+        overlap=None if overlap is None else [region.tolist() for region in overlap],
+        pairs=_pairs(found),
+        box=None if question.box is None else list(question.box),
+    )
+
+
+def _side(name: str, size: tuple[int, int], picture: str) -> schema.Side:
+    return schema.Side(name=name, width=size[0], height=size[1], picture=picture)
+
+
+def _pairs(found: Explanation) -> list[schema.Pair] | None:
+    if found.verification is None:
+        return None
+    ends = found.verification.points.tolist()
+    agrees = found.verification.agreeing.tolist()
+    return [schema.Pair(query=each[:2], result=each[2:], agrees=ok) for each, ok in zip(ends, agrees, strict=True)]

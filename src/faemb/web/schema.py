@@ -1,0 +1,95 @@
+"""What the API answers with."""
+
+from pydantic import BaseModel, Field
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="A sentence that a person can act on.")
+
+
+class Image(BaseModel):
+    """An image of the collection."""
+
+    id: int
+    name: str
+    folder: str
+    width: int
+    height: int
+    changed: str = Field(description="When the file was last changed, in UTC (ISO 8601).")
+
+
+class ImageFacts(Image):
+    bytes: int
+    features: int = Field(description="Number of local features.")
+    taken: str | None = Field(description="When the photograph was taken, by its EXIF data; local time, no time zone.")
+    available: bool = Field(description="Whether the file is still there.")
+
+
+class Page(BaseModel):
+    images: list[Image]
+    total: int
+    """Of all that fit the filter."""
+
+
+class Hit(Image):
+    similarity: float | None = Field(description="From -1 to 1; null if it has no local features.")
+    confidence: float | None = Field(description="Probability that it shows the same thing; null if not judged.")
+    verdict: str = Field(description="same, maybe, unsure; empty if not judged.")
+    itself: bool = Field(description="It is the image that was searched with.")
+    copy_of_query: bool = Field(description="Another file with the same bytes.")
+    agreeing: int | None = Field(description="Matched regions that agree with one transform; null if not compared.")
+    through: int | None = Field(description="Image through which it was found, by expansion.")
+
+
+class Asked(BaseModel):
+    """A query, as it can be named in later requests."""
+
+    key: str = Field(description="`image-ID` for an image of the collection, `upload-HASH` for a file that was sent.")
+    name: str
+    width: int
+    height: int
+    features: int = Field(description="Number of local features, in the box if there is one.")
+    box: list[float] | None
+
+
+class Answer(BaseModel):
+    query: Asked
+    hits: list[Hit]
+    total: int = Field(description="Number of hits that can be asked for, page by page.")
+    note: str = Field(description="What could not be verified, and how it can be; mostly empty.")
+    seconds: float = Field(description="Time that the server has worked on this answer.")
+
+
+class Side(BaseModel):
+    name: str
+    width: int
+    height: int
+    picture: str = Field(description="Address of the picture.")
+
+
+class Pair(BaseModel):
+    """Centres of two matched regions, in pixels of each image."""
+
+    query: tuple[float, float]
+    result: tuple[float, float]
+    agrees: bool
+
+
+class Explanation(BaseModel):
+    query: Side
+    result: Side
+    similarity: float
+    confidence: float
+    verdict: str
+    reasons: list[str] = Field(description="Sentences.")
+    transform: list[list[float]] | None = Field(description="3 x 3, from pixels of the query to pixels of the result.")
+    overlap: list[list[tuple[float, float]]] | None = Field(
+        description="Corners of what both images show: in pixels of the query, and in pixels of the result."
+    )
+    pairs: list[Pair] | None
+    box: list[float] | None
