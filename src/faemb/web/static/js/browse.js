@@ -1,7 +1,7 @@
 /* All images of the collection, by folder, name or date. */
 
 import * as api from "./api.js";
-import { card, detail } from "./cards.js";
+import { card, facts } from "./cards.js";
 import { Endless } from "./endless.js";
 import { element, say } from "./dom.js";
 import { Filters } from "./filters.js";
@@ -54,11 +54,10 @@ export class BrowseView {
 
   #card(image) {
     const address = addressOf({ view: "search", query: `image-${image.id}` });
-    const facts = [words.browse.pixels(image.width, image.height), dateOf(image)].filter(Boolean);
     return card(image, {
       address,
       label: words.start.searchWith(image.name),
-      details: [detail(facts.join(" · "))],
+      details: [facts([words.browse.pixels(image.width, image.height), dateOf(image)])],
       actions: [element("a", { class: "action", href: address, "aria-label": words.results.searchWithName(image.name) }, icon("search"), words.browse.search), removeButton(image)],
     });
   }

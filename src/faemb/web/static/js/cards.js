@@ -24,6 +24,9 @@ export function card(image, { address, label, details = [], actions = [] }) {
   return element("li", { class: "card", "data-id": image.id }, link, name, details, element("p", { class: "actions" }, actions));
 }
 
+/** Short facts; a line ends between two of them only. */
+export const facts = (texts) => element("p", { class: "detail facts" }, texts.filter(Boolean).flatMap((text, place) => [place ? " · " : "", element("span", {}, text)]));
+
 export const detail = (text, kind = "") => element("p", { class: `detail ${kind}` }, text);
 
 /** A value from 0 to 1 as a bar. */

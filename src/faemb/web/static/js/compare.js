@@ -107,7 +107,8 @@ export class Comparison {
   #explained(explanation) {
     this.explanation = explanation;
     const { query, result, verdict, confidence, reasons } = explanation;
-    this.title.replaceChildren(nameOf(query.name), element("span", { class: "with" }, " ↔ "), nameOf(result.name));
+    const label = (text) => element("span", { class: "with" }, text);
+    this.title.replaceChildren(label(`${words.compare.query} `), nameOf(query.name), label(` · ${words.compare.result} `), nameOf(result.name));
     this.claim.replaceChildren(element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`, bar(confidence, verdict));
     this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));
     this.joined.show(explanation);

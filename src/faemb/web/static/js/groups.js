@@ -1,7 +1,7 @@
 /* Groups of copies, or of images that show the same thing, and which image of each to keep. */
 
 import * as api from "./api.js";
-import { card, detail } from "./cards.js";
+import { card, detail, facts } from "./cards.js";
 import { dateOf } from "./browse.js";
 import { Endless } from "./endless.js";
 import { element, say } from "./dom.js";
@@ -99,11 +99,11 @@ function member(group, image, number) {
   const first = `image-${group.images[0].id}`;
   const search = addressOf({ view: "search", query: `image-${image.id}` });
   const compare = addressOf({ view: "search", query: first, compare: String(image.id) });
-  const facts = [words.browse.pixels(image.width, image.height), words.bytes(image.bytes), dateOf(image)].filter(Boolean);
+  const known = facts([words.browse.pixels(image.width, image.height), words.bytes(image.bytes), dateOf(image)]);
   return card(image, {
     address: number ? compare : search,
     label: number ? words.results.compareName(image.name) : words.start.searchWith(image.name),
-    details: [detail(facts.join(" · ")), number ? null : detail(groups.keep(group.reason), "mark")],
+    details: [known, number ? null : detail(groups.keep(group.reason), "mark")],
     actions: [number ? element("a", { class: "action", href: compare }, icon("compare"), groups.compare) : null, removeButton(image)],
   });
 }

@@ -65,7 +65,8 @@ export class QueryPanel {
   }
 
   #hint(box) {
-    this.hint.textContent = box ? words.box.editing : `${words.box.hint} ${words.box.keys}.`;
+    const keys = element("span", { class: "for-keys" }, box ? words.box.editing : words.box.keys);
+    this.hint.replaceChildren(box ? "" : `${words.box.hint} `, keys);
     this.clear.hidden = !box;
   }
 

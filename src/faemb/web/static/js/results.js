@@ -49,7 +49,6 @@ export class Results {
 
   async show(state) {
     this.state = state;
-    this.claimed = true;
     this.note.textContent = "";
     this.summary.textContent = words.results.searching;
     await this.list.restart();
@@ -63,13 +62,14 @@ export class Results {
   }
 
   #drawn(hit, place) {
-    if (!place) this.claimed = true;
+    if (!place) Object.assign(this, { above: 0, claimed: true });
     if (hit.itself) return [];
     const nodes = [this.#card(hit)];
     if (this.claimed && hit.verdict === "unsure") {
-      nodes.unshift(element("li", { class: "line" }, this.ids.length ? words.results.line : words.results.lineFirst));
+      nodes.unshift(element("li", { class: "line" }, this.above ? words.results.line : words.results.lineFirst));
       this.claimed = false;
     }
+    this.above++;
     return nodes;
   }
 
