@@ -85,3 +85,10 @@ def test_closing_stops_an_item_that_is_being_worked_on():
     assert isinstance(hanging.exception(), Exception)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_processes_can_be_started_before_their_first_item():
+    with workers(2) as two:
+        two.start()
+        assert wait_until(lambda: len(two._open) == 2)
+        assert two.submit("a").result() != os.getpid()

@@ -44,9 +44,9 @@ def ids(client: httpx.Client) -> dict[str, int]:
 
 
 def search(
-    client: httpx.Client, file: bytes | None = None, called: str = "query.png", **form: object
+    client: httpx.Client, sent: bytes | None = None, called: str = "query.png", **form: object
 ) -> httpx.Response:
-    files = None if file is None else {"file": (called, file)}
+    files = None if sent is None else {"file": (called, sent)}
     return client.post("/api/search", data={key: str(value) for key, value in form.items()}, files=files)
 
 
