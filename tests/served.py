@@ -1,15 +1,40 @@
-"""A server as a real process."""
+"""Real servers on loopback: in a thread of this process, with a client, or as a process of its own."""
 
 import os
 import re
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from processes import COMMAND, PATIENCE
+import httpx
+
+from faemb.web.app import create_app
+from faemb.web.server import Server
+from faemb.web.settings import ServerSettings
+from processes import COMMAND, PATIENCE, wait_until
+
+
+@contextmanager
+def serving(settings: ServerSettings) -> Iterator[httpx.Client]:
+    """A client of a server with these settings; the port is one that is free."""
+    server = Server(create_app(settings), lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=server.answer, args=(listening,))
+        thread.start()
+        try:
+            assert wait_until(lambda: server.started or not thread.is_alive())
+            port = listening.getsockname()[1]
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE)
+    assert not thread.is_alive()
 
 
 @dataclass(frozen=True)

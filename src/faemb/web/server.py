@@ -6,6 +6,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,8 +34,8 @@ def serve(settings: ServerSettings, ready: Callable[[str], None]) -> None:
     with _listening(settings.host, settings.port) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         app = create_app(settings)
-        server = _Server(_config(app), lambda: ready(address(settings)))
-        asyncio.run(_answer(app, server, listener))
+        server = Server(app, lambda: ready(address(settings)))
+        server.answer(listener)
     for number in server.signals:
         signal.raise_signal(number)
 
@@ -66,13 +67,21 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Calls `ready` when it answers, and leaves the signals that have stopped it to its caller."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
+    def __init__(self, app: FastAPI, ready: Callable[[], None]) -> None:
+        super().__init__(_config(app))
+        self._app, self._ready = app, ready
         self.signals: list[int] = []
+
+    def answer(self, listener: socket.socket) -> None:
+        """Until a signal comes, or `should_exit` is set."""
+        asyncio.run(self._answer(listener))
+
+    async def _answer(self, listener: socket.socket) -> None:
+        async with self._app.router.lifespan_context(self._app):  # uvicorn would print the trace of an error
+            await self.serve(sockets=[listener])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -80,7 +89,8 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as by nohup
+        can_set = threading.current_thread() is threading.main_thread()
+        wanted = [each for each in _SIGNALS if can_set and signal.getsignal(each) is not signal.SIG_IGN]  # as by nohup
         before = {number: signal.signal(number, self._stop) for number in wanted}
         try:
             yield
@@ -93,11 +103,6 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
         self.signals = self.signals or [number]
-
-
-async def _answer(app: FastAPI, server: uvicorn.Server, listener: socket.socket) -> None:
-    async with app.router.lifespan_context(app):  # not by uvicorn, which would print the trace of an error
-        await server.serve(sockets=[listener])
 
 
 def _config(app: FastAPI) -> uvicorn.Config:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from faemb.collection import Collection
 from faemb.runtime.scratch import scratch_folder
 from faemb.web.answering import Answers
 from faemb.web.describing import Describers
@@ -41,7 +42,14 @@ def running(settings: ServerSettings) -> Iterator[Service]:
             stack.callback(desks[name].close)
         describers = Describers(desks["looking"].submit(lambda photos: photos.model.extractor).result(), settings.jobs)
         stack.callback(describers.close)
+        desks["searching"].submit(_warm_up)
         yield Service(settings, desks["searching"], desks["looking"], describers, Queries(folder), Answers(), Listing())
+
+
+def _warm_up(photos: Collection) -> None:
+    """Read what every search needs, while nobody waits for it."""
+    if photos.model.is_fitted:
+        _ = photos.view().unrelated
 
 
 def service_of(request: Request) -> Service:

@@ -130,9 +130,7 @@ def _explained(question: Question, id: int, found: Explanation) -> schema.Explan
     transform = None if verification is None else verification.transform
     return schema.Explanation(
         query=_side(question.name, question.size, f"/api/pictures/{question.key}"),
-        result=_side(
-            found.result.file.name if found.result.file else "", found.result.size, f"/api/pictures/image-{id}"
-        ),
+        result=_side("" if file is None else file.name, found.result.size, f"/api/pictures/image-{id}"),
         similarity=found.similarity,
         confidence=round(found.confidence, 4),
         verdict=found.verdict,
