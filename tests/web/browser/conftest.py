@@ -2,23 +2,19 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from gallery import make_gallery
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+from served import served
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 PATIENCE = 20_000
 """Milliseconds that a test waits for what it expects: machines that run tests are busy."""
-_READY = 120
 
 expect.set_options(timeout=PATIENCE)
 
@@ -34,39 +30,11 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_gallery(tmp_path_factory.mktemp("gallery"))
 
 
-@contextmanager
-def serving(collection: Path, *options: str) -> Iterator[str]:
-    """The address of a server process."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "faemb.cli", "serve", str(collection), "--port", str(port), *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603
-    address = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(address, process)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def _wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + _READY
-    while time.monotonic() < until:
-        assert process.poll() is None, f"the server has ended: {process.returncode}"
-        try:
-            httpx.get(address)
-            return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise AssertionError("the server has not started")
-
-
 @pytest.fixture(scope="session")
 def server(gallery: Path) -> Iterator[str]:
     """Only for reading."""
-    with serving(gallery / "gallery.faemb") as address:
-        yield address
+    with served(gallery / "gallery.faemb") as process:
+        yield process.address.rstrip("/")
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +45,8 @@ def own_gallery(gallery: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture(scope="module")
 def writable(own_gallery: Path) -> Iterator[str]:
-    with serving(own_gallery / "gallery.faemb", "--writable") as address:
-        yield address
+    with served(own_gallery / "gallery.faemb", "--writable") as process:
+        yield process.address.rstrip("/")
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +62,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.faults: list[str] = []
-        self.expected: tuple[str, ...] = ()
+        self.expected: tuple[str, ...] = ("/api/folders",)
         """Parts of errors that a test causes on purpose."""
 
     def over(self, context: BrowserContext) -> None:
