@@ -93,3 +93,36 @@ class Explanation(BaseModel):
     )
     pairs: list[Pair] | None
     box: list[float] | None
+
+
+class Unreadable(BaseModel):
+    name: str
+    reason: str
+
+
+class Info(BaseModel):
+    """The collection, and what visitors may do."""
+
+    name: str
+    images: int
+    searchable: int
+    without_features: int = Field(description="Images without local features, which are never found.")
+    waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
+    unreadable: list[Unreadable] = Field(description="Files in its folders that cannot be used.")
+    folders: list[str]
+    bytes: int = Field(description="Size of the collection, without the images.")
+    encoder: str
+    extractor: str
+    dimension: int = Field(description="Length of the vectors.")
+    index: str
+    keeps_features: bool = Field(description="Local features are stored, so that answers can be verified.")
+    parts: int = Field(description="Each image also has vectors of n x n parts; 0 if it has not.")
+    learned_from: int | None = Field(description="Images from which the model was learned; null if not known.")
+    relearning_is_due: bool = Field(description="The collection has outgrown its model.")
+    writable: bool = Field(description="Images may be added and removed.")
+    most_bytes: int = Field(description="Largest image that may be sent.")
+    version: str
+
+
+class Health(BaseModel):
+    status: str = "ok"

@@ -20,8 +20,9 @@ from faemb.features.job import content_hash
 from faemb.runtime.parallel import TaskFailed
 from faemb.web import schema
 from faemb.web.asking import entry_of, question_of
+from faemb.web.documentation import DOWNLOAD, JPEG
 from faemb.web.listing import Filter
-from faemb.web.problems import Problem
+from faemb.web.problems import Problem, text
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["images"])
@@ -73,7 +74,7 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
     return await service.looking.do(read)
 
 
-@router.get("/images/{id}/thumbnail", response_class=Response)
+@router.get("/images/{id}/thumbnail", response_class=Response, responses=JPEG)
 async def thumbnail(service: Shared, id: Id) -> Response:
     """A small JPEG, without metadata."""
 
@@ -86,7 +87,7 @@ async def thumbnail(service: Shared, id: Id) -> Response:
     return _jpeg(jpeg or await _picture(service, path, 240))
 
 
-@router.get("/images/{id}/file", response_class=Response)
+@router.get("/images/{id}/file", response_class=Response, responses=DOWNLOAD)
 async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
     path, hash = await service.looking.do(lambda photos: _place(photos, id))
@@ -96,7 +97,7 @@ async def file(service: Shared, id: Id) -> Response:
     )
 
 
-@router.get("/images/{id}/features", response_class=Response)
+@router.get("/images/{id}/features", response_class=Response, responses=DOWNLOAD)
 async def features(service: Shared, id: Id) -> Response:
     """The stored local features, as the .npz file that `faemb features` writes."""
 
@@ -111,7 +112,7 @@ async def features(service: Shared, id: Id) -> Response:
     return _download(content)
 
 
-@router.get("/pictures/{query}", response_class=Response)
+@router.get("/pictures/{query}", response_class=Response, responses=JPEG)
 async def picture(
     service: Shared, query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.")]
 ) -> Response:
@@ -132,17 +133,12 @@ def image_of(photos: Collection, entry: Entry) -> schema.Image:
     changed = datetime.fromtimestamp(entry.changed / 1e9, UTC)
     return schema.Image(
         id=entry.id,
-        name=_text(path.name),
-        folder=_text(str(path.parent)),
+        name=text(path.name),
+        folder=text(str(path.parent)),
         width=entry.width,
         height=entry.height,
         changed=changed.isoformat(timespec="seconds"),
     )
-
-
-def _text(name: str) -> str:
-    """Bytes of a file name that are not Unicode become question marks."""
-    return name.encode("utf-8", "replace").decode()
 
 
 def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
