@@ -51,6 +51,11 @@ class TestFit:
 
 
 class TestScore:
+    def test_the_probability_by_the_book_without_overflow(self):
+        scores = np.array([-800.0, -40.0, -1.0, 0.0, 1e-9, 3.0, 40.0, 800.0])
+        with np.errstate(over="raise", invalid="raise"):
+            np.testing.assert_allclose(probability(scores), expit(scores), rtol=1e-12)
+
     def test_more_of_either_never_lowers_it(self):
         values, weights = np.linspace(-5, 100, 50), Confidence()
         for other in (-3.0, 0.0, 40.0):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit
 
 SURE = 0.9
 """Results of at least this confidence are called the same thing."""
@@ -101,7 +100,8 @@ class Confidence(NamedTuple):
 
 
 def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    return expit(score)
+    """1 / (1 + exp(-score)), without overflow."""
+    return np.exp(-np.logaddexp(0, -score))
 
 
 def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> tuple[float, float]:
@@ -113,7 +113,7 @@ def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> t
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margin = sign * (columns @ weights)
-        gradient = -(sign * expit(-margin)) @ columns / len(columns)
+        gradient = -(sign * probability(-margin)) @ columns / len(columns)
         return float(np.logaddexp(0, -margin).mean()), gradient
 
     bias, weight = minimize(loss, np.zeros(2), jac=True, bounds=[(None, None), (0.0, None)]).x.tolist()
