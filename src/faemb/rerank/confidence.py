@@ -12,6 +12,7 @@ Bias and weight were learned from rendered views of photographs by `python -m be
 (docs/verification.md).
 """
 
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ small parts have low similarity, whole pictures have plenty of evidence. On phot
 SIMILAR = 6.0
 """Deviations from which on one more counts `BEYOND` instead: things of one kind are as similar as that."""
 BEYOND = 1.0
+PRESENT = 2 / 3
+"""Share of the queries whose thing the collection shows, which the confidence assumes; that of every view is there."""
 _ENOUGH = 60.0
 """Evidence above this teaches nothing about the weights, and outliers would."""
 _SAMPLE = 256
@@ -79,11 +82,11 @@ def sample_of(total: int) -> Int[np.ndarray, " n"]:
 class Confidence(NamedTuple):
     """The weights of the score."""
 
-    bias: float = -8.5
-    evidence: float = 0.156
-    bias_alone: float = -6.5
+    bias: float = -8.86
+    evidence: float = 0.150
+    bias_alone: float = -7.59
     """Without verification."""
-    similarity_alone: float = 1.07
+    similarity_alone: float = 1.16
 
     def score(
         self, deviations: Float[np.ndarray, " n"], evidence: Float[np.ndarray, " n"] | None
@@ -97,9 +100,14 @@ class Confidence(NamedTuple):
     def fit(
         cls, deviations: Float[np.ndarray, " n"], evidence: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]
     ) -> "Confidence":
-        """Learn the weights from pairs of images of which it is known whether they show the same thing."""
+        """Learn the weights from queries and their results, of which it is known whether they show the same thing.
+
+        Each query must have a result that does. Of other queries, all results are wrong: odds are lower by `PRESENT`.
+        """
         both = np.minimum(evidence, _ENOUGH) + similarity_as_evidence(deviations)
-        return cls(*_logistic(both, same), *_logistic(deviations, same))
+        bias, weight = _logistic(both, same)
+        bias_alone, weight_alone = _logistic(deviations, same)
+        return cls(bias + log(PRESENT), weight, bias_alone + log(PRESENT), weight_alone)
 
 
 def similarity_as_evidence(deviations: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
