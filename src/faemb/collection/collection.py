@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, cast
@@ -462,6 +463,16 @@ class Collection:
 
     def stored_thumbnail(self, entry: Entry) -> Thumbnail | None:
         return self._thumbnails.get(entry.hash)
+
+    def dates_taken(self, entry: Entry | None = None) -> dict[str, datetime | None]:
+        """When photographs were taken, by content (`Entry.hash`): of all images, or of one; no image file is read.
+
+        Local time without a zone; None if the file does not tell. An image without a thumbnail, or of a collection
+        that an earlier version has made, is not in it.
+        """
+        with suppress(FaembError, OSError):  # it is derived data, as thumbnails are
+            return self._thumbnails.dates(None if entry is None else entry.hash)
+        return {}
 
     def info(self) -> Info:
         count, model = self._catalogue.count, self.model

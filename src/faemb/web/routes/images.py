@@ -13,7 +13,6 @@ from fastapi.responses import Response
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
-from faemb.collection.originals import date_taken
 from faemb.errors import FaembError
 from faemb.features.files.npz import write_npz
 from faemb.features.job import content_hash
