@@ -44,7 +44,7 @@ create table if not exists thumbnails (
     "create table if not exists dates (hash text primary key, taken text not null, crc integer not null) strict",
 )
 Dates = Mapping[str, datetime | None]
-"""When photographs were taken, in local time without a zone, by hash of the image file; None: the file does not tell."""
+"""When photographs were taken, in local time without a zone, by hash of the image file; None if it does not tell."""
 _NO_DATES: Dates = MappingProxyType({})
 
 

@@ -8,11 +8,11 @@ from fastapi import FastAPI
 import faemb
 from faemb.web import schema
 from faemb.web.problems import MEDIA_TYPE, explain_errors
-from faemb.web.routes import images, search
+from faemb.web.routes import changes, duplicates, images, jobs, search
 from faemb.web.service import running
 from faemb.web.settings import ServerSettings
 
-_ROUTERS = (search.router, images.router)
+_ROUTERS = (search.router, images.router, changes.router, jobs.router, duplicates.router)
 _PROBLEM = {"model": schema.Problem, "content": {MEDIA_TYPE: {}}}
 
 
