@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ import typechecking
 typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
+
+if not find_spec("playwright"):  # make test-browser installs it, and runs them
+    collect_ignore = ["web/browser"]
 
 gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
 
