@@ -115,7 +115,7 @@ def test_groups_are_found_by_a_job_and_shown(page: Page, writable: str):
     expect(page.locator(".group").first).to_be_visible()
     expect(page.locator(".group .mark").first).to_contain_text("keep: ")
     expect(page.locator(".summary")).to_contain_text("group")
-    page.locator(".group").first.get_by_role("link", name="Compare with the first").first.click()
+    page.locator(".group").first.get_by_role("link", name="Compare: ").last.click()
     expect(page.get_by_role("dialog").locator(".joined")).to_be_visible()
     page.go_back()
     expect(page.locator(".group").first).to_be_visible()

@@ -163,7 +163,8 @@ export const words = {
     group: (place) => `Group ${place}`,
     about: (group) => `${group.kind}: ${counted(group.images.length, "picture")}, ${group.similarity}`,
     keep: (reason) => `keep: ${reason}`,
-    compare: "Compare with the first",
+    compare: "Compare",
+    compareName: (name, first) => `Compare: ${name} with ${first}`,
   },
 
   add: {
