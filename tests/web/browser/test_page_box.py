@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import Watch, opened
 from playwright.sync_api import Browser, Page, expect
+
+from browsing import Watch, opened
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_a_box_stays_inside_the_picture(asked: Page):
         asked.keyboard.press("ArrowRight")
         asked.keyboard.press("Shift+ArrowDown")
     asked.keyboard.press("Enter")
-    x1, y1, x2, y2 = box_in_address(asked)
+    x1, _, x2, y2 = box_in_address(asked)
     assert (x2, y2) == (SIZE[0] - 1, SIZE[1] - 1)
     assert x2 - x1 == 319
 
@@ -130,6 +131,10 @@ def test_box_by_touch(phone: Page, server: str, ids: dict[str, int]):
     assert place
     fingers = phone.context.new_cdp_session(phone)
     for kind, part in (("touchStart", 0.25), ("touchMove", 0.5), ("touchMove", 0.75), ("touchEnd", None)):
-        at = [] if part is None else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
+        at = (
+            []
+            if part is None
+            else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
+        )
         fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
     assert_near(box_in_address(phone), (0.25, 0.25, 0.75, 0.75), SIZE)

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from conftest import Watch
+from browsing import Watch
 from gallery import SCRIPT
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect

@@ -5,8 +5,9 @@ import re
 import httpx
 import numpy as np
 import pytest
-from gallery import PLANTED
 from playwright.sync_api import Page, expect
+
+from gallery import PLANTED
 
 
 @pytest.fixture
@@ -104,7 +105,8 @@ def assert_things_cover_themselves(page: Page, told: dict, scale: float) -> None
         """(image, [points, size]) => {
           const matrix = new DOMMatrix(getComputedStyle(image).transform);
           return points.map(([x, y]) => {
-            const point = matrix.transformPoint(new DOMPoint(x * image.clientWidth / size[0], y * image.clientHeight / size[1]));
+            const place = [x * image.clientWidth / size[0], y * image.clientHeight / size[1]];
+            const point = matrix.transformPoint(new DOMPoint(...place));
             return [point.x / point.w, point.y / point.w];
           });
         }""",
@@ -113,9 +115,7 @@ def assert_things_cover_themselves(page: Page, told: dict, scale: float) -> None
     assert np.abs(np.array(shown) - on_query).max() < 3
 
 
-def test_the_result_is_laid_over_the_query_where_the_transform_says(
-    compared: Page, server: str, pair: tuple[int, int]
-):
+def test_the_result_is_laid_over_the_query_where_the_transform_says(compared: Page, server: str, pair: tuple[int, int]):
     """All four corners within a pixel of the screen; and near the transform with which the picture was made."""
     compared.get_by_text("One over the other").click()
     expect(compared).to_have_url(re.compile("how=over"))
@@ -199,5 +199,7 @@ def test_an_address_of_a_comparison_can_be_shared(page: Page, server: str, pair:
 
 
 def test_without_a_transform_it_says_so(page: Page, server: str, ids: dict[str, int]):
-    page.goto(f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over")
+    page.goto(
+        f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over"
+    )
     expect(page.get_by_role("dialog")).to_contain_text("one cannot be laid over the other")

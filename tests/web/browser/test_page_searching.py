@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Watch
 from playwright.sync_api import Locator, Page, expect
+
+from browsing import Watch
 from processes import wait_until
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
@@ -155,7 +156,7 @@ def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids:
     assert_found(page, "right.jpg")
     page.get_by_role("button", name="Clear filters").click()
     expect(page).not_to_have_url(re.compile("name="))
-    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&folder={gallery / 'images' / 'planted'}")
+    page.goto(f"{server}/?query=image-{ids['flower/original.jpg']}&folder={gallery / 'images' / 'planted'}")
     expect(page.locator(".line")).to_contain_text("No picture shows the same thing, as far as can be told")
 
 
