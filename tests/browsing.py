@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
@@ -37,9 +38,10 @@ class Watch:
 
 
 @contextmanager
-def opened(chromium: Browser, watch: Watch, **options: object) -> Iterator[Page]:
+def opened(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
     """A page of a new context: with nothing kept from others."""
-    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, **options}
+    context = chromium.new_context(**chosen)
     context.set_default_timeout(PATIENCE)
     watch.over(context)
     yield context.new_page()

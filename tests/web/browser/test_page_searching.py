@@ -153,7 +153,7 @@ def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids:
     page.get_by_label("Name contains").fill("right")
     expect(page).to_have_url(re.compile("name=right"))
     expect(cards(page)).to_have_count(4)
-    assert_found(page, "right.jpg")
+    assert_found(page, "palace/right.jpg")
     page.get_by_role("button", name="Clear filters").click()
     expect(page).not_to_have_url(re.compile("name="))
     page.goto(f"{server}/?query=image-{ids['flower/original.jpg']}&folder={gallery / 'images' / 'planted'}")

@@ -17,6 +17,7 @@ const AT_ONCE = 3;
 export class AddView {
   constructor(main) {
     const { add } = words;
+    if (!server.writable) return main.replaceChildren(element("h1", {}, add.heading), element("p", { class: "note" }, words.state.readOnly));
     Object.assign(this, { waiting: [], running: 0, done: 0, all: 0, stopping: new AbortController() });
     const area = element("div", { class: "drop-area" }, icon("add"), element("p", {}, add.drop),
       element("p", { class: "choices" }, chooser((files) => this.take(files), { text: add.choose, several: true, kind: "strong" })));
@@ -34,6 +35,7 @@ export class AddView {
 
   /** Add these files, a few at a time. */
   take(files) {
+    if (!server.writable) return;
     for (const file of files) {
       const row = fileRow(file);
       this.files.append(row.element);
@@ -44,7 +46,7 @@ export class AddView {
   }
 
   close() {
-    this.stopping.abort();
+    this.stopping?.abort();
   }
 
   #next() {

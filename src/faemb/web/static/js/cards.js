@@ -17,10 +17,11 @@ export function thumbnail(image) {
   return shown;
 }
 
-/** A card: the thumbnail as a link to `address`, the name, then `details`. */
-export function card(image, { address, label, details = [], actions = [] }) {
-  const link = element("a", { class: "open", href: address, "aria-label": label }, thumbnail(image));
-  const name = element("p", { class: "name", title: `${image.folder}/${image.name}` }, nameOf(image.name));
+/** A card: the thumbnail as a link to `address`, with `badge` on it; folder and name; then `details`. */
+export function card(image, { address, label, badge = null, details = [], actions = [] }) {
+  const link = element("a", { class: "open", href: address, "aria-label": label }, thumbnail(image), badge && element("span", { class: "badge" }, badge));
+  const folder = element("small", {}, nameOf(image.folder.split("/").at(-1)), "/");
+  const name = element("p", { class: "name", title: `${image.folder}/${image.name}` }, folder, nameOf(image.name));
   return element("li", { class: "card", "data-id": image.id }, link, name, details, element("p", { class: "actions" }, actions));
 }
 

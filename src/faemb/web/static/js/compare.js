@@ -16,7 +16,7 @@ export class Comparison {
   constructor(results) {
     this.results = results;
     this.joined = new JoinedView();
-    this.overlay = new OverlayView();
+    this.overlay = new OverlayView((value) => { this.slider.value = value; this.#lay(); });
     this.overlay.picture.addEventListener("click", () => this.manner === "blink" && this.overlay.swap());
   }
 
@@ -176,12 +176,13 @@ export class Comparison {
     this.slider = element("input", { type: "range", min: "0", max: "100", value: "50", oninput: () => this.overlay.choose(this.manner, Number(this.slider.value)) });
     this.sliderName = element("span", {});
     this.sliding = element("label", { class: "slider" }, this.sliderName, this.slider);
-    this.blinkHint = element("p", { class: "soft" }, compare.blinkHint);
-    return element("div", { class: "options for-over" }, group, this.sliding, this.blinkHint);
+    this.hint = element("p", { class: "soft" });
+    return element("div", { class: "options for-over" }, group, this.sliding, this.hint);
   }
 
   #lay() {
     this.sliding.hidden = this.manner === "blink";
+    this.hint.textContent = this.manner === "wipe" ? words.compare.drag : words.compare.blinkHint;
     this.sliderName.textContent = this.manner === "wipe" ? words.compare.edge : words.compare.opacity;
     this.overlay.choose(this.manner, this.manner === "blink" ? 100 : Number(this.slider.value));
   }

@@ -10,7 +10,9 @@ const LARGEST = 1600;
 /** Longer side of the pictures that the server sends. */
 
 export class OverlayView {
-  constructor() {
+  /** onSlide(value) is called when the edge of a wipe is dragged to another place. */
+  constructor(onSlide) {
+    this.onSlide = onSlide;
     this.query = element("img", { class: "under", alt: "" });
     this.laid = element("img", { class: "laid", alt: "" });
     this.window = element("div", { class: "window" }, this.laid);
@@ -22,6 +24,7 @@ export class OverlayView {
     this.element = element("div", { class: "stage over-stage" }, this.picture);
     this.manner = "fade";
     this.value = 50;
+    for (const event of ["pointerdown", "pointermove"]) this.picture.addEventListener(event, (moved) => this.#drag(moved));
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
@@ -54,6 +57,15 @@ export class OverlayView {
 
   close() {
     clearInterval(this.blinking);
+  }
+
+  /** The edge of a wipe follows the pointer. */
+  #drag(event) {
+    if (this.manner !== "wipe" || !event.buttons) return;
+    event.preventDefault();
+    this.picture.setPointerCapture(event.pointerId);
+    const { left, width } = this.picture.getBoundingClientRect();
+    this.onSlide(Math.round(Math.min(100, Math.max(0, (100 * (event.clientX - left)) / width))));
   }
 
   #apply() {

@@ -38,7 +38,7 @@ export class QueryPanel {
   /** A query whose answer is awaited. */
   awaited(key, box) {
     this.#picture(`/api/pictures/${encodeURIComponent(key)}`, key);
-    if (this.size) this.editor.show(this.size, parsedBox(box));
+    this.editor.show(this.size, this.size && parsedBox(box));
     this.#hint(parsedBox(box));
   }
 

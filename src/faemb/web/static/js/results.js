@@ -80,6 +80,7 @@ export class Results {
     return card(hit, {
       address: compare,
       label: results.compareName(hit.name),
+      badge: [icon("compare"), results.compare],
       details: [claimOf(hit), hit.copy_of_query && detail(results.copy, "mark"), hit.through !== null && detail(results.through, "mark")],
       actions: [
         element("a", { class: "action", href: search, "aria-label": results.searchWithName(hit.name) }, icon("search"), results.searchWith),
