@@ -32,6 +32,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_runtest_setup() -> None:
+    typechecking.next_test()
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20170306)
