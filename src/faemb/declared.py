@@ -7,6 +7,7 @@ length that the setting gives; axes of the same name have the same length in all
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -25,11 +26,13 @@ _TYPES = ("float32", "float64", "uint8")
 _WORDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", NoneType: "null"}
 
 
+@cache  # evaluating annotations takes longer than reading a small model
 def setting_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of the constructor, by setting."""
     return get_type_hints(kind.__init__)
 
 
+@cache
 def learned_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of learned attributes, by name."""
     return {name: hint for name, hint in get_type_hints(kind).items() if name in kind.learned}
