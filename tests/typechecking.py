@@ -70,4 +70,3 @@ def _has_types_only(function: Callable[..., Any]) -> bool:
 def _is_shape(hint: Any) -> bool:
     is_one = isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)
     return is_one or any(map(_is_shape, get_args(hint)))
-
