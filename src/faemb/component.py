@@ -50,7 +50,8 @@ class Component:
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
         """The constructor's keywords, in order of name."""
-        return _keywords(cls)
+        kind: Any = cls
+        return _keywords(kind)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name; with `deep` also those of the parts, as part__setting."""
@@ -185,7 +186,7 @@ def digest_of(array: Array) -> str:
 
 
 @cache  # looking at a signature takes longer than most of what is asked of settings
-def _keywords(kind: type[Component]) -> tuple[str, ...]:
+def _keywords(kind: Any) -> tuple[str, ...]:
     return () if kind.__init__ is object.__init__ else tuple(sorted(inspect.signature(kind).parameters))
 
 

@@ -26,16 +26,19 @@ _TYPES = ("float32", "float64", "uint8")
 _WORDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", NoneType: "null"}
 
 
-@cache  # evaluating annotations takes longer than reading a small model
 def setting_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of the constructor, by setting."""
-    return get_type_hints(kind.__init__)
+    return _hints(kind.__init__)
 
 
-@cache
 def learned_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of learned attributes, by name."""
-    return {name: hint for name, hint in get_type_hints(kind).items() if name in kind.learned}
+    return {name: hint for name, hint in _hints(kind).items() if name in kind.learned}
+
+
+@cache  # evaluating annotations takes longer than reading a small model
+def _hints(annotated: Any) -> Mapping[str, Hint]:
+    return get_type_hints(annotated)
 
 
 def require_declared(name: str, value: object, hint: Hint) -> None:
