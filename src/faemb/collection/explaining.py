@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from PIL import Image as Pillow
 from faemb.collection.catalogue import Entry
 from faemb.collection.hints import typed
 from faemb.collection.kept import KeptFeatures
-from faemb.collection.queries import described
+from faemb.collection.model import Model
+from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
 from faemb.collection.results import verdict
 from faemb.collection.thumbnails import Thumbnails
@@ -92,7 +93,8 @@ class Explainer:
 
     def explain(self, query: ImageLike, result: ImageLike, box: Sequence[float] | None) -> Explanation:
         self._reader.require_fitted()
-        features = self._features_of(query, box)
+        local = self._features_of(query, box)
+        features = local.features
         if not len(features):
             where = "" if box is None else " in the box"
             raise InputError(f"{name_of(query)} has no local features{where}, so there is nothing to explain")
@@ -100,11 +102,19 @@ class Explainer:
         picture, size = self._picture(query, features, "query", notes)
         asked = Compared(name_of(query), features, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
-        task = partial(self._in_view, asked=asked, result=result, box=region, notes=notes)
+        task = partial(self._in_view, asked=asked, local=local, result=result, box=region, notes=notes)
         return self._reader.read_past_damage(task)
 
     def _in_view(
-        self, view: View, tolerant: bool, asked: Compared, result: ImageLike, box: Box | None, notes: list[str]
+        self,
+        view: View,
+        tolerant: bool,
+        *,
+        asked: Compared,
+        local: QueryFeatures,
+        result: ImageLike,
+        box: Box | None,
+        notes: list[str],
     ) -> Explanation:
         notes = [*notes]
         entry = self._entry(result)
@@ -112,17 +122,17 @@ class Explainer:
             found, vector = self._outside(view, result, notes)
         else:
             found, vector = self._inside(view, entry, notes, tolerant)
-        assert asked.features is not None  # noqa: S101  (narrows the type)
-        similarity = round(float(view.model.encode([asked.features.descriptors])[0] @ vector), DECIMALS)
+        similarity, nearest = _nearest(view.model, local, vector)
         judge = Judge(view.unrelated, view.model.extractor.largest_turn)
-        judgement = judge.judge(asked.features, np.array([similarity]), [lambda: found.features])[0]
+        judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked.file, entry):
             confidence = 1.0
             notes.append("both files have the same bytes")
         parts = None
         if judgement.verification is None:
-            parts = shares(view.model.encoder_, asked.features.descriptors, vector)
+            asked = replace(asked, features=nearest)
+            parts = shares(view.model.encoder_, nearest.descriptors, vector)
             if found.features is not None:
                 notes.append("features of this extractor have no geometry to verify")
             notes.append("confidence is that of the vectors alone")
@@ -179,7 +189,7 @@ class Explainer:
         """An image that is not in the collection, described as a query is."""
         name, folder = name_of(result), self._reader.layout.folder
         try:
-            features = self._features_of(result, None)
+            features = self._features_of(result, None).plain
         except FaembError as error:
             raise InputError(f"{name} is not in the collection {folder}, nor can it be read: {error}") from error
         if not len(features):
@@ -188,7 +198,7 @@ class Explainer:
         picture, size = self._picture(result, features, "result", notes)
         return Compared(name, features, size, picture, _file(result)), view.model.encode([features.descriptors])[0]
 
-    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> LocalFeatures:
+    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> QueryFeatures:
         ((_, outcome),) = described([image], self._reader.model.extractor, box)
         if isinstance(outcome, Exception):
             raise outcome
@@ -204,6 +214,14 @@ class Explainer:
             return None, features.image_size
         picture = as_image(shown, LARGEST_PICTURE)
         return picture, features.image_size if any(features.image_size) else picture.size
+
+
+def _nearest(model: Model, local: QueryFeatures, vector: Float[np.ndarray, " D"]) -> tuple[float, LocalFeatures]:
+    """The similarity of a query to a stored vector, and the features of the query that it is of."""
+    sets = [local.plain, local.features] if local.enlarged else [local.plain]
+    similarities = [float(each @ vector) for each in model.encode([features.descriptors for features in sets])]
+    best = int(np.argmax(similarities))
+    return round(similarities[best], DECIMALS), sets[best]
 
 
 def _file(image: ImageLike) -> Path | None:
