@@ -4,7 +4,7 @@ Rendered crops of flickr1500, from all of a photograph to 5 % of its area, with 
 the original is the first result, or among the first ten, by the vectors alone and after verification, with vectors of
 whole images alone and with vectors of their parts (`faemb index --parts`). Queries are images, as users give them.
 
-Small crops of a few photographs among 300, unless FAEMB_PARTS_ALL is set: all crops of 100 photographs among 1,500, which
+Small crops of a few photographs among 300. With FAEMB_PARTS_ALL=1, all crops of 100 photographs among 1,500, which
 takes an hour. FAEMB_PARTS_COLLECTIONS names a folder that keeps the collections for the next run.
 """
 

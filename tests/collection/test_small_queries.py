@@ -57,7 +57,8 @@ class TestDescription:
     def test_they_lie_in_the_image_as_it_was_given(self):
         found = described(detailed(0)[CROP]).features
         assert found.image_size == (60, 45)
-        assert (found.centres >= 0).all() and (found.centres < (60, 45)).all()
+        assert (found.centres >= 0).all()
+        assert (found.centres < (60, 45)).all()
         assert (found.centres.max(0) > (45, 33)).all()
 
     def test_an_image_with_enough_features_is_not_enlarged(self):
@@ -78,7 +79,8 @@ class TestDescription:
         box = (30.0, 20.0, 70.0, 55.0)
         found = described(detailed(0), box)
         assert found.enlarged
-        assert (found.features.centres >= box[:2]).all() and (found.features.centres <= box[2:]).all()
+        assert (found.features.centres >= box[:2]).all()
+        assert (found.features.centres <= box[2:]).all()
 
     def test_an_image_that_has_features_at_twice_its_size_alone_is_known_by_those(self):
         image = detailed(2)[20:60, 30:70]
