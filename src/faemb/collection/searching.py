@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
@@ -22,10 +23,11 @@ from faemb.collection.duplicates import (
     verified,
 )
 from faemb.collection.expanding import Expander
+from faemb.collection.model import Model
 from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.pairs import PairJudge
-from faemb.collection.queries import described
+from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.verifying import Verifier
@@ -81,9 +83,13 @@ class Wanted:
 @dataclass(frozen=True)
 class _Query:
     name: str
-    features: LocalFeatures
+    local: QueryFeatures
     file: Path | None = None
     """None for a query that was given as an array or as features."""
+
+    @property
+    def features(self) -> LocalFeatures:
+        return self.local.features
 
 
 class Searcher:
@@ -106,7 +112,7 @@ class Searcher:
         faults: list[Fault] = []
         for number, outcome in described(images, self._reader.model.extractor, box, jobs):
             image = images[number]
-            if isinstance(outcome, LocalFeatures):
+            if isinstance(outcome, QueryFeatures):
                 file = Path(image) if isinstance(image, str | os.PathLike) else None
                 found[number] = _Query(name_of(image), outcome, file)
             else:
@@ -115,7 +121,7 @@ class Searcher:
 
     def features(
         self,
-        queries: Sequence[LocalFeatures],
+        queries: Sequence[QueryFeatures],
         names: Sequence[str],
         wanted: Wanted,
         files: Sequence[Path | None] | None = None,
@@ -139,7 +145,7 @@ class Searcher:
 
     def _in_view(self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
         """Per query the hits, best first; none for a query without local features."""
-        vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
+        vectors = _vectors(view.model, queries, wanted.query_parts)
         whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
@@ -231,6 +237,15 @@ class Searcher:
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
         return backend_for(index or self._index, len(view.slots))
+
+
+def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:
+    """Of each query and of its parts, and with their enlarged description if one of them has it."""
+    vectors = model.encode_with_parts([query.local.plain for query in queries], per_side)
+    if not any(query.local.enlarged for query in queries):
+        return vectors
+    enlarged = model.encode([query.features.descriptors for query in queries])
+    return np.concatenate([vectors, enlarged[:, None]], axis=1)
 
 
 def _by_confidence(

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from gallery import make_gallery
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+
 from served import served
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")

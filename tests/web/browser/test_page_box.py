@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import Watch, opened
 from playwright.sync_api import Browser, Page, expect
+
+from conftest import Watch, opened
 
 
 @pytest.fixture

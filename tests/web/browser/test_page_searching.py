@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Watch
 from playwright.sync_api import Locator, Page, expect
+
+from conftest import Watch
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
   done(list.getEntries().filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0))
