@@ -138,7 +138,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 @pytest.mark.parametrize(
     ("name", "kills"),
-    [("index", 6), ("parts", 4), ("add", 4), ("update", 4), ("remove", 5), ("compact", 6), ("relearn", 10), ("grow", 8)],
+    [
+        ("index", 6),
+        ("parts", 4),
+        ("add", 4),
+        ("update", 4),
+        ("remove", 5),
+        ("compact", 6),
+        ("relearn", 10),
+        ("grow", 8),
+    ],
     ids=lambda value: value,
 )
 def test_a_job_that_is_killed_at_any_step(stage, name, kills):

@@ -76,7 +76,7 @@ class Reranked(Retrieval):
         return found
 
     def _order(self, bench: Workbench, query: Query, scores: Float[np.ndarray, " N"]) -> np.ndarray:
-        """Candidates, the most similar first, without a query that is removed from its ranking; junk is not known here."""
+        """Candidates, the most similar first. A query that is removed from its ranking is none; junk is not known."""
         order = ranked(scores)
         order = order[np.isfinite(scores[order])]
         return order[bench.dataset.query_stays | (order != query.number)]
