@@ -323,7 +323,8 @@ class Collection:
 
         The `verify` most similar images are compared with the query feature by feature, and ranked by the confidence
         that they show the same thing; 0 ranks by similarity alone. With `expand="results"`, the sure results search in
-        turn, and what they find is a hit `through` them, of a confidence of at most 0.6.
+        turn, and what they find is a hit `through` them, of a confidence of at most 0.6; if there is none, 100 images
+        more are compared.
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.

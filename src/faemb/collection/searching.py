@@ -36,7 +36,8 @@ from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
 from faemb.features.parts import MOST_PER_SIDE
-from faemb.rerank import EXPANSIONS, VERIFIED
+from faemb.rerank import EXPANSIONS, SURE, VERIFIED
+from faemb.rerank.expansion import FURTHER
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
@@ -78,6 +79,11 @@ class Wanted:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
         if self.threshold is not None:
             require_number("threshold", self.threshold, least=-1, most=1)
+
+    @property
+    def candidates(self) -> int:
+        """Number of the most similar images that may be verified."""
+        return self.verify + (FURTHER if self.expand == "results" else 0)
 
 
 @dataclass(frozen=True)
@@ -150,7 +156,7 @@ class Searcher:
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
         # One more, since the query itself may be among them and not count.
-        found = searched.search(vectors, max(wanted.top, wanted.verify) + 1, kind, parts=True)
+        found = searched.search(vectors, max(wanted.top, wanted.candidates) + 1, kind, parts=True)
         found = best_of(found, len(queries))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
@@ -163,10 +169,10 @@ class Searcher:
             note = ""
             if verifier is not None and hits:
                 places = {hit.path: entry for hit, entry in zip(hits, own, strict=True)}
-                hits = _by_confidence(verifier, query.features, own, hits, wanted.verify)
+                hits = _by_confidence(verifier, query.features, own, hits, wanted)
                 note = verifier.note
                 if wanted.expand == "results":
-                    expander = Expander(view, self._reader.catalogue, verifier, self._kind(view, wanted.index))
+                    expander = Expander(searched, self._reader.catalogue, verifier, kind)
                     hits = expander.expanded(whole[number], hits, places, partial(self._marked, query))
                     hits = [hit for hit in hits if hit.score is None or hit.score >= least]
                     note = note or expander.note
@@ -249,10 +255,15 @@ def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np
 
 
 def _by_confidence(
-    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], most: int
+    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], wanted: Wanted
 ) -> list[Hit]:
-    """The first `most` hits with their confidence, the surest first, and then the others as they are."""
-    judged = verifier.judge(query, entries[:most], [hit.score or 0.0 for hit in hits[:most]])
+    """The hits that are verified with their confidence, the surest first, and then the others as they are."""
+    similarities = [hit.score or 0.0 for hit in hits]
+    first, further = slice(wanted.verify), slice(wanted.verify, wanted.candidates)
+    judged = verifier.judge(query, entries[first], similarities[first])
+    others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy]
+    if wanted.expand == "results" and all(found.confidence < SURE for found in others):
+        judged += verifier.judge_further(query, entries[further], similarities[further])
     scores = [
         np.inf if hit.itself or hit.copy else judgement.score for hit, judgement in zip(hits, judged, strict=False)
     ]
@@ -265,7 +276,7 @@ def _by_confidence(
         )
         for number in order
     ]
-    return [*sure, *hits[most:]]
+    return [*sure, *hits[len(judged) :]]
 
 
 def _content(file: Path) -> str | None:
