@@ -18,6 +18,8 @@ from faemb.web.problems import Problem
 from faemb.web.queries import Query, Question
 from faemb.web.service import Service
 
+KEY = {"pattern": "^(image-[0-9]{1,18}|upload-[0-9a-f]{1,64})$"}
+"""Form of the key of a query, for the OpenAPI document; `question_of` explains what is wrong with others."""
 _SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)
 _BLOCK = 1 << 20
 
