@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Processes that tests start then compile the package once, and not each anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import numpy as np
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +24,9 @@ import typechecking
 typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
+
+if not find_spec("playwright"):  # make test-browser installs it, and runs them
+    collect_ignore = ["web/browser"]
 
 gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
 

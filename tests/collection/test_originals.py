@@ -9,7 +9,8 @@ import PIL.Image
 import pytest
 
 from faemb.collection import Collection, GroupedImage
-from faemb.collection.originals import by_worth, date_taken
+from faemb.collection.originals import by_worth
+from faemb.features.image.dates import date_taken
 from pictures import picture
 from small_collections import tiny_model, working_here
 

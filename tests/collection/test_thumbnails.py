@@ -3,6 +3,7 @@
 import io
 import shutil
 import sqlite3
+import struct
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -15,9 +16,10 @@ import pytest
 from faemb.collection import Answer, Collection, Group, GroupedImage, Hit
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.errors import InputError
+from faemb.features.image.dates import date_taken
 from faemb.pages.contact_sheet import answers_page, groups_page
 from html_pages import Page
-from pictures import picture
+from pictures import picture, pixels
 from small_collections import NAMES, assert_finds
 
 
@@ -189,3 +191,77 @@ def test_pages_show_them(collection, photos, tmp_path, away):
     for page, queries in zip(pages, (1, 0), strict=True):
         assert len(Page(page(thumbnail=collection.thumbnail)).attributes("image")) == 5 + queries
         assert len(Page(page()).attributes("image")) == queries + 5 * (not away)
+
+
+class TestDates:
+    """When photographs were taken is stored with the thumbnails."""
+
+    TAKEN = datetime(2014, 7, 20, 13, 5, 9)
+
+    @pytest.fixture
+    def dated(self, collection, photos, in_this_process) -> Collection:
+        exif = PIL.Image.Exif()
+        exif.get_ifd(0x8769)[0x9003] = "2014:07:20 13:05:09"
+        PIL.Image.fromarray(pixels(71)).save(photos / "dated.jpg", exif=exif)
+        collection.add(photos / "dated.jpg")
+        return collection
+
+    def date_of(self, collection: Collection, image: Path) -> datetime | None:
+        entry = collection.entry(image)
+        assert entry is not None
+        assert collection.dates_taken(entry.hash) == {entry.hash: collection.dates_taken()[entry.hash]}
+        return collection.dates_taken()[entry.hash]
+
+    def test_they_need_no_image(self, dated, photos):
+        shutil.rmtree(photos)
+        assert self.date_of(dated, photos / "dated.jpg") == self.TAKEN
+        assert self.date_of(dated, photos / "a.png") is None
+        assert dated.dates_taken().keys() == contents_of(dated)
+
+    def test_a_file_of_an_earlier_version_has_none_until_it_is_repaired(self, dated, photos):
+        with closing(sqlite3.connect(file_of(dated))) as database:
+            database.execute("drop table dates")
+        assert dated.dates_taken() == {}
+        assert dated.check() == []
+        assert dated.stored_thumbnail(dated.entry(photos / "a.png")) == make_thumbnail(photos / "a.png")
+        sentence = f"missing dates of photographs in {file_of(dated)}: {len(contents_of(dated))}"
+        assert dated.check(repair=True) == [sentence]
+        assert self.date_of(dated, photos / "dated.jpg") == self.TAKEN
+        assert dated.check(repair=True) == []
+
+    def test_a_damaged_date_is_found_and_looked_up_again(self, dated, photos):
+        with closing(sqlite3.connect(file_of(dated))) as database, database:
+            database.execute("update dates set taken = '2015-07-20T13:05:09' where taken != ''")
+        assert dated.entry(photos / "dated.jpg").hash not in dated.dates_taken()
+        assert dated.check() == [f"damaged thumbnails in {file_of(dated)}: 1"]
+        dated.check(repair=True)
+        assert self.date_of(dated, photos / "dated.jpg") == self.TAKEN
+        assert dated.check() == []
+
+    def test_a_damaged_file_gives_none(self, dated):
+        replace_by_text(file_of(dated))
+        assert dated.dates_taken() == {}
+
+    def test_replacing_a_damaged_file_keeps_the_others(self, tmp_path):
+        thumbnails = Thumbnails(tmp_path / "t.sqlite")
+        thumbnails.put({"ab": Thumbnail(3, 2, b"jpeg")}, {"ab": self.TAKEN, "cd": None})
+        thumbnails.rebuild(["ab"])
+        assert thumbnails.dates() == {"ab": self.TAKEN}
+        thumbnails.remove(["ab"])
+        assert thumbnails.dates() == {}
+
+
+def test_exif_data_with_endless_values_is_not_read(tmp_path):
+    """Thousands of tags in the camera's own list claim half of the data each, also beside a valid date."""
+    assert date_taken(camera_with(tmp_path / "few.jpg", 10)) == datetime(2014, 7, 20, 13, 5, 9)
+    assert date_taken(camera_with(tmp_path / "many.jpg", 4000)) is None
+
+
+def camera_with(path: Path, tags: int) -> Path:
+    place = 26 + 2 + 12 * (tags + 1)
+    listed = [(0x9003, 20, place), *((0x9005 + number, 30_000, 0) for number in range(tags))]
+    camera = struct.pack(">H", len(listed)) + b"".join(struct.pack(">HHII", tag, 2, *rest) for tag, *rest in listed)
+    first = struct.pack(">HHHIII", 1, 0x8769, 4, 1, 26, 0)
+    data = b"Exif\0\0MM\0*" + struct.pack(">I", 8) + first + camera + b"2014:07:20 13:05:09\0"
+    PIL.Image.new("L", (30, 20)).save(path, exif=data.ljust(60_000, b"\0"))
+    return path

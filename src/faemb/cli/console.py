@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from faemb.runtime import UNKNOWN
+from faemb.runtime import UNKNOWN, time_left
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -202,9 +202,8 @@ class _Lines:
     def _time(self, done: int, total: int, seconds: float) -> str:
         if seconds < 1:
             return ""
-        if total == UNKNOWN or done == 0:
-            return f"{_duration(seconds)} so far"
-        return f"about {_duration(seconds * (total - done) / done)} left"
+        left = time_left(seconds, done, total)
+        return f"{_duration(seconds)} so far" if left is None else f"about {_duration(left)} left"
 
 
 def _known(total: int) -> int | None:

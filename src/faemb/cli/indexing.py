@@ -27,7 +27,7 @@ from faemb.cli.options import (
     report_failed,
     value,
 )
-from faemb.pages import counted
+from faemb.pages import changes_in_words, counted
 
 if TYPE_CHECKING:
     from faemb.collection import Collection, Report
@@ -226,16 +226,9 @@ def _notice(output: Output) -> Callable[[str], None]:
 
 
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:
-    counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
-              (report.kept_out, "passed over because they were removed"),
-              (len(report.failed), "could not be read"))  # fmt: skip
-    moved = [f"{counted(report.moved)} moved"] if report.moved else []
-    parts = [f"{counted(report.added)} added", *moved, *(f"{count:,} {what}" for count, what in counts if count)]
-    if report.relearned_from:
-        parts.append(f"model learned again from {report.relearned_from:,}")
     now = collection.info()
     size = f"{counted(now.images)}, {now.bytes / 1e6:.1f} MB"
-    yield f"{', '.join(parts)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"
+    yield f"{changes_in_words(report)} in {report.seconds:.1f} s; {collection.layout.folder} has {size}"
     yield from _passed_over(report)
 
 

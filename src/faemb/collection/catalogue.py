@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -106,6 +106,15 @@ _COUNTS = [place for place, field in enumerate(fields(Entry)) if field.name not 
 _WHOLE = ("bytes", "changed")
 _MOST_DIGITS = 15
 _EMPTY_ROW = "a row has lost its content"  # SQLite reads a missing page as zeros
+
+
+class Outline(NamedTuple):
+    """Some facts about an image, as stored: its number, name, content, and when its file was changed."""
+
+    id: int
+    path: str
+    hash: str
+    changed: int
 
 
 @dataclass(frozen=True)
@@ -388,6 +397,11 @@ class Catalogue:
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""
         return dict(self._all("select path, hash from images", of=(str, str)))
+
+    def outline(self) -> list[Outline]:
+        """Of all images, without comparing rows with their checksums."""
+        rows = self._all("select id, path, hash, changed from images", of=(int, str, str, int))
+        return list(map(Outline._make, rows))
 
     def names_by_hash(self, sizes: Container[int]) -> dict[str, list[str]]:
         """Paths of the images whose files have one of these sizes in bytes, by content hash."""

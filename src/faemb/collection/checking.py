@@ -104,13 +104,15 @@ def thumbnail_faults(thumbnails: Thumbnails) -> list[str]:
 
 
 def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
-    """Drop damaged thumbnails, and make those that are missing; a sentence if there were any."""
+    """Drop damaged thumbnails and dates, and make those that are missing; sentences if there were any."""
     found = thumbnail_faults(writer.thumbnails)
     if found:
         with writing_to(writer.layout.folder):
             writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
-    made = gather_thumbnails(writer, jobs)
-    return found or ([f"missing thumbnails in {writer.thumbnails.path}: {made}"] if made else [])
+    made, dated = gather_thumbnails(writer, jobs)
+    if found or made:
+        return found or [f"missing thumbnails in {writer.thumbnails.path}: {made}"]
+    return [f"missing dates of photographs in {writer.thumbnails.path}: {dated}"] if dated else []
 
 
 def _drop(writer: Writer, model: Model, found: Sequence[Fault]) -> None:

@@ -9,12 +9,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, cast
 
 from faemb.collection.backends import BACKENDS
-from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
@@ -201,7 +202,7 @@ class Collection:
                 f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
             )
         kind = self._kind
-        found = merged(find_images([folder], patterns, kind) for folder, patterns in self._excluded().items())
+        found = merged(find_images([folder], patterns, kind) for folder, patterns in self.folders().items())
         with self._changing(progress) as writer:
             before = self._catalogue.hashes().keys()
             with self._adding(writer, found, jobs, _Growth(relearn, notice)) as report:
@@ -229,6 +230,12 @@ class Collection:
             removed = writer.take_out(departure(self.layout, self._catalogue, as_list(images)))
             self._compact_if_due(writer)
         return removed
+
+    def forget_unusable(self, files: Iterable[AnyPath]) -> None:
+        """Drop what is remembered about files that could not be used, and that do not exist any more."""
+        with self._changing(None), self._catalogue.change():
+            for file in files:
+                self._catalogue.forget_unreadable(self.layout.name_of(file))
 
     def kept_out(self) -> list[Path]:
         """Images that were removed, and that are passed over when they are found in a folder."""
@@ -442,6 +449,14 @@ class Collection:
             return next(self._catalogue.entries("id = ?", image), None)
         return self._catalogue.entry(self.layout.name_of(image))
 
+    def with_content(self, content: str) -> list[Entry]:
+        """The images whose files have this hash (`Entry.hash`)."""
+        return list(self._catalogue.entries("hash = ?", content))
+
+    def outline(self) -> list[Outline]:
+        """What a list of all images needs, much faster than their entries."""
+        return self._catalogue.outline()
+
     def state(self) -> tuple[int, int]:
         """A value that is different after any change, by this process or another."""
         return self._catalogue.state()
@@ -463,6 +478,16 @@ class Collection:
     def stored_thumbnail(self, entry: Entry) -> Thumbnail | None:
         return self._thumbnails.get(entry.hash)
 
+    def dates_taken(self, content: str | None = None) -> dict[str, datetime | None]:
+        """When photographs were taken, by content (`Entry.hash`): of all images, or of one; no image file is read.
+
+        Local time without a zone; None if the file does not tell. An image without a thumbnail, or of a collection
+        that an earlier version has made, is not in it.
+        """
+        with suppress(FaembError, OSError):  # it is derived data, as thumbnails are
+            return self._thumbnails.dates(content)
+        return {}
+
     def info(self) -> Info:
         count, model = self._catalogue.count, self.model
         return Info(
@@ -477,7 +502,7 @@ class Collection:
             extractor=repr(model.extractor),
             dimension=model.dimension if model.is_fitted else 0,
             index=self._about["index"],
-            excluded={str(folder): patterns for folder, patterns in self._excluded().items() if patterns},
+            excluded={str(folder): patterns for folder, patterns in self.folders().items() if patterns},
             learned_from=self._catalogue.learned_from(),
             relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
@@ -505,7 +530,7 @@ class Collection:
     def _folders(self) -> list[Path]:
         return [self.layout.path_of(name) for name in self._catalogue.folders()]
 
-    def _excluded(self) -> dict[Path, list[str]]:
+    def folders(self) -> dict[Path, list[str]]:
         """The remembered folders, each with the patterns of what it leaves out."""
         patterns = excluded(self._catalogue)
         return {self.layout.path_of(name): patterns.get(name, []) for name in self._catalogue.folders()}

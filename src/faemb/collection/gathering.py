@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -18,12 +19,13 @@ from faemb.collection.model import Model
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
 from faemb.collection.stored import vector_file
-from faemb.collection.thumbnails import Thumbnail, make_thumbnail
+from faemb.collection.thumbnails import Dates, Thumbnail, make_thumbnail
 from faemb.collection.writing import Report, Writer, writing_to
 from faemb.errors import FaembError, FormatError, InputError, LimitError, about
 from faemb.features import Extractor, LocalFeatures
-from faemb.features.feature_files import FEATURES, kind_of
+from faemb.features.feature_files import FEATURES, kind_of, picture_of
 from faemb.features.image import as_image
+from faemb.features.image.dates import date_taken
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import spread
 
@@ -48,6 +50,8 @@ class Described(NamedTuple):
     thumbnail: Thumbnail | None = None
     features: int = 0
     packed: bytes = b""
+    taken: datetime | None = None
+    """When the photograph was taken; looked up for images with a thumbnail."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Describe:
         if not file.again and (current == file.hash or current in self.known):
             return Described(current, seen)
         features, thumbnail = self._read(file.path)
-        return Described(current, seen, features.image_size, thumbnail, len(features), pack(features))
+        taken = None if thumbnail is None else _date_of(file.path)
+        return Described(current, seen, features.image_size, thumbnail, len(features), pack(features), taken)
 
     def _read(self, path: Path) -> tuple[LocalFeatures, Thumbnail | None]:
         if not self.thumbnails:
@@ -76,6 +81,12 @@ class Describe:
             return self.extractor.extract(path), None
         image = as_image(path, self.extractor.max_side)
         return self.extractor.extract(image), make_thumbnail(image)
+
+
+def _date_of(path: Path) -> datetime | None:
+    """When the photograph was taken: an image file, or the one beside a file of features."""
+    shown = picture_of(path)
+    return None if shown is None else date_taken(shown)
 
 
 class Addition(NamedTuple):
@@ -134,42 +145,55 @@ def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: i
     buffer.flush()
 
 
+class Shown(NamedTuple):
+    """What is stored of an image to be shown."""
+
+    thumbnail: Thumbnail
+    taken: datetime | None
+
+
 @dataclass(frozen=True)
 class MakeThumbnail:
-    """The task of workers that make missing thumbnails."""
+    """The task of workers that make missing thumbnails, and look up missing dates."""
 
-    def __call__(self, file: Known) -> Thumbnail:
+    def __call__(self, file: Known) -> Shown:
         if content_hash(file.path) != file.hash:
             raise InputError(f"{file.path} has changed since it was added to the collection")
-        return make_thumbnail(file.path)
+        return Shown(make_thumbnail(file.path), _date_of(file.path))
 
 
-def gather_thumbnails(writer: Writer, jobs: int | None) -> int:
-    """Make the thumbnails that are missing, of images whose files are there and have not changed; their number."""
-    held = writer.thumbnails.contents()
-    missing = {content: name for name, content in writer.catalogue.hashes().items() if content not in held}
+def gather_thumbnails(writer: Writer, jobs: int | None) -> tuple[int, int]:
+    """Make the thumbnails and dates that are missing, of images whose files are there and have not changed.
+
+    Returns the number of both.
+    """
+    held, dated = writer.thumbnails.contents(), writer.thumbnails.dates()
+    lacking = writer.catalogue.hashes().items()
+    missing = {content: name for name, content in lacking if content not in held or content not in dated}
     files = {writer.layout.path_of(name): content for content, name in missing.items()}
-    made: dict[str, Thumbnail] = {}
-    count = 0
+    made: dict[str, Shown] = {}
+    found: set[str] = set()
     for done, (file, result) in enumerate(spread(MakeThumbnail(), starmap(Known, files.items()), jobs=jobs), 1):
-        if isinstance(result, Thumbnail):
+        if isinstance(result, Shown):
             made[files[file.path]] = result
-            count += 1
         if len(made) >= _COMMIT_IMAGES or done == len(files):
             store_thumbnails(writer, made)
+            found |= made.keys()
             made = {}
         writer.progress("thumbnails", done, len(files))
-    return count
+    return len(found - held), len(found - dated.keys())
 
 
-def store_thumbnails(writer: Writer, made: Mapping[str, Thumbnail]) -> None:
+def store_thumbnails(writer: Writer, made: Mapping[str, Shown]) -> None:
     """Store thumbnails by content hash; a damaged file is replaced by one with the thumbnails that can be read."""
+    thumbnails = {content: each.thumbnail for content, each in made.items()}
+    dates: Dates = {content: each.taken for content, each in made.items()}
     with writing_to(writer.layout.folder):
         try:
-            writer.thumbnails.put(made)
+            writer.thumbnails.put(thumbnails, dates)
         except FormatError:
             writer.thumbnails.rebuild(set(writer.catalogue.hashes().values()))
-            writer.thumbnails.put(made)
+            writer.thumbnails.put(thumbnails, dates)
 
 
 def _to_describe(writer: Writer, files: Sequence[Path], report: Report) -> Iterator[Known]:
@@ -212,9 +236,8 @@ class _Buffer:
     def flush(self) -> None:
         layout, catalogue = self._writer.layout, self._writer.catalogue
         described = [(file, each) for file, each in self._held if isinstance(each, Described)]
-        store_thumbnails(
-            self._writer, {each.hash: each.thumbnail for _, each in described if each.thumbnail is not None}
-        )
+        shown = {each.hash: Shown(each.thumbnail, each.taken) for _, each in described if each.thumbnail is not None}
+        store_thumbnails(self._writer, shown)
         with catalogue.change(), writing_to(layout.folder):
             # All twins are found before anything changes: a file may have taken the name of one that was renamed.
             twins = [self._twin(file, each) for file, each in described]

@@ -1,5 +1,7 @@
 """Thumbnails of a collection's images: small JPEGs, in a SQLite file of their own, by the hash of the image file.
 
+With them are the dates at which photographs were taken, so that a list of images by date opens no image file.
+
 They are derived data: pages can show images whose files have moved or lie on a drive that is not connected. A
 thumbnail belongs to a content and not to a name, so that it stays valid when a file is renamed.
 """
@@ -11,7 +13,9 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +30,9 @@ LARGEST_THUMBNAIL = 240
 QUALITY = 80
 
 _AT_ONCE = 64
-_SCHEMA = """
+_TABLES = ("thumbnails", "dates")
+_SCHEMA = (
+    """
 create table if not exists thumbnails (
     hash text primary key,
     width integer not null,
@@ -34,7 +40,12 @@ create table if not exists thumbnails (
     jpeg blob not null,
     crc integer not null
 ) strict
-"""
+""",
+    "create table if not exists dates (hash text primary key, taken text not null, crc integer not null) strict",
+)
+Dates = Mapping[str, datetime | None]
+"""When photographs were taken, in local time without a zone, by hash of the image file; None if it does not tell."""
+_NO_DATES: Dates = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,12 +86,18 @@ class Thumbnails:
             return next(iter(self._verified(content)), None)
         return None
 
-    def put(self, made: Mapping[str, Thumbnail]) -> None:
-        """Store thumbnails by hash of the image file."""
-        if made:
+    def put(self, made: Mapping[str, Thumbnail], dates: Dates = _NO_DATES) -> None:
+        """Store thumbnails and dates by hash of the image file."""
+        if made or dates:
             rows = [(content, each.width, each.height, each.jpeg, each.checksum) for content, each in made.items()]
             with self._changing() as database:
                 database.executemany("insert or replace into thumbnails values (?, ?, ?, ?, ?)", rows)
+                database.executemany("insert or replace into dates values (?, ?, ?)", map(_date_row, dates.items()))
+
+    def dates(self, content: str | None = None) -> dict[str, datetime | None]:
+        """The stored dates: all, or that of one image file; without those that are damaged."""
+        rows = self._all("select hash, taken, crc from dates where ?1 is null or hash = ?1", content)
+        return dict(_undamaged_dates(rows))
 
     def contents(self) -> set[str]:
         """The hashes of the image files that have a thumbnail."""
@@ -90,14 +107,19 @@ class Thumbnails:
         gone = [(content,) for content in contents]
         if gone:
             with self._changing() as database:
-                database.executemany("delete from thumbnails where hash = ?", gone)
+                for table in _TABLES:
+                    database.executemany(f"delete from {table} where hash = ?", gone)  # noqa: S608
 
     def damaged(self) -> set[str]:
-        """The hashes whose thumbnails do not match their checksums; a FormatError if the file itself is damaged."""
+        """The hashes whose thumbnails or dates do not match their checksums.
+
+        A FormatError if the file itself is damaged.
+        """
         found = self._all("pragma integrity_check")
         if found not in ([], [("ok",)]):
             raise FormatError(f"{self.path} is damaged ({found[0][0]})")
-        return {content for content in self.contents() if None in self._verified(content)}
+        dated = {content for (content,) in self._all("select hash from dates")}
+        return {content for content in self.contents() if None in self._verified(content)} | dated - self.dates().keys()
 
     def _verified(self, content: str) -> list[Thumbnail | None]:
         """The one thumbnail of this content, or None in its place if it is damaged; none if it is not stored."""
@@ -108,20 +130,28 @@ class Thumbnails:
         """Replace a damaged file by one with those thumbnails of these contents that can still be read."""
         fresh = Thumbnails(self.path.with_suffix(".new"))
         fresh._delete()
-        wanted = list(contents)
+        wanted, dates = list(contents), self._readable_dates()
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
-            fresh.put({content: thumbnail for content in some if (thumbnail := self.get(content))})
+            fresh.put(
+                {content: thumbnail for content in some if (thumbnail := self.get(content))},
+                {content: dates[content] for content in some if content in dates},
+            )
         self._delete()
         if fresh.path.exists():
             fresh.path.replace(self.path)
+
+    def _readable_dates(self) -> dict[str, datetime | None]:
+        with suppress(FaembError, OSError):
+            return self.dates()
+        return {}
 
     def _delete(self) -> None:
         """With the files of a change that was interrupted."""
         for end in ("", "-wal", "-shm"):
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 
-    def _all(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
+    def _all(self, statement: str, *values: str | None) -> list[tuple[Any, ...]]:
         if not self.path.is_file():
             return []
         with explained(self.path), closing(opened(self.path)) as database:
@@ -138,7 +168,8 @@ class Thumbnails:
             database.execute("pragma auto_vacuum = full")  # the file shrinks with its content
             database.execute("pragma journal_mode = wal")  # readers do not wait for a writer, nor a writer for them
             database.execute("begin immediate")
-            database.execute(_SCHEMA)
+            for statement in _SCHEMA:
+                database.execute(statement)
             yield database
             database.execute("commit")
 
@@ -148,3 +179,20 @@ def _undamaged(values: list[Any], crc: object) -> Thumbnail | None:
         thumbnail = Thumbnail(*values)
         return thumbnail if thumbnail.checksum == crc else None
     return None
+
+
+def _date_row(dated: tuple[str, datetime | None]) -> tuple[str, str, int]:
+    content, date = dated
+    taken = "" if date is None else date.isoformat()
+    return content, taken, _date_checksum(content, taken)
+
+
+def _date_checksum(content: str, taken: str) -> int:
+    return zlib.crc32(f"{content} {taken}".encode())
+
+
+def _undamaged_dates(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, datetime | None]]:
+    for content, taken, crc in rows:
+        if _date_checksum(content, taken) == crc:
+            with suppress(ValueError, TypeError):  # a damaged row can hold anything
+                yield content, datetime.fromisoformat(taken) if taken else None

@@ -3,12 +3,24 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from faemb.collection import GroupedImage
+    from faemb.collection import GroupedImage, Report
 
 
 def counted(count: int, one: str = "image", many: str = "") -> str:
     """The number with its noun, whose plural ends in s unless it is given."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def changes_in_words(report: "Report") -> str:
+    """What a change has done, such as: 12 images added, 3 removed."""
+    counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
+              (report.kept_out, "passed over because they were removed"),
+              (len(report.failed), "could not be read"))  # fmt: skip
+    moved = [f"{counted(report.moved)} moved"] if report.moved else []
+    parts = [f"{counted(report.added)} added", *moved, *(f"{count:,} {what}" for count, what in counts if count)]
+    if report.relearned_from:
+        parts.append(f"model learned again from {report.relearned_from:,}")
+    return ", ".join(parts)
 
 
 def percent(probability: float) -> str:

@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -31,6 +30,7 @@ class Desk:
 
     def __init__(self, name: str, collection: Path, *, device: str = "cpu") -> None:
         self._waiting: SimpleQueue[_Given | None] = SimpleQueue()
+        self._is_closing = False
         opened: Future[None] = Future()
         self._thread = threading.Thread(target=self._work, args=(collection, device, opened), name=name, daemon=True)
         self._thread.start()
@@ -52,6 +52,7 @@ class Desk:
 
     def close(self) -> None:
         """End after the present task; those that wait are cancelled."""
+        self._is_closing = True
         self._waiting.put(None)
         self._thread.join()
 
@@ -64,13 +65,10 @@ class Desk:
         opened.set_result(None)
         with collection:
             while (given := self._waiting.get()) is not None:
-                _settle(given, collection)
-        self._cancel_waiting()
-
-    def _cancel_waiting(self) -> None:
-        while not self._waiting.empty():
-            with suppress(AttributeError):
-                self._waiting.get().answer.cancel()  # type: ignore[union-attr]
+                if self._is_closing:
+                    given.answer.cancel()
+                else:
+                    _settle(given, collection)
 
 
 def _settle(given: _Given, collection: Collection) -> None:

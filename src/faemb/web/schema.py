@@ -1,5 +1,7 @@
 """What the API answers with."""
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 
@@ -21,12 +23,15 @@ class Image(BaseModel):
     width: int
     height: int
     changed: str = Field(description="When the file was last changed, in UTC (ISO 8601).")
+    date: str = Field(description="When it was made, in local time without a time zone (ISO 8601).")
+    taken: bool = Field(
+        description="Whether `date` is when the photograph was taken, by its EXIF data; else the file's last change."
+    )
 
 
 class ImageFacts(Image):
     bytes: int
     features: int = Field(description="Number of local features.")
-    taken: str | None = Field(description="When the photograph was taken, by its EXIF data; local time, no time zone.")
     available: bool = Field(description="Whether the file is still there.")
 
 
@@ -95,9 +100,11 @@ class Explanation(BaseModel):
     box: list[float] | None
 
 
-class Unreadable(BaseModel):
+class Unusable(BaseModel):
+    """A file that could not be used."""
+
     name: str
-    reason: str
+    reason: str = Field(description="A sentence.")
 
 
 class Info(BaseModel):
@@ -108,7 +115,7 @@ class Info(BaseModel):
     searchable: int
     without_features: int = Field(description="Images without local features, which are never found.")
     waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
-    unreadable: list[Unreadable] = Field(description="Files in its folders that cannot be used.")
+    unreadable: list[Unusable] = Field(description="Files in its folders that cannot be used.")
     folders: list[str]
     bytes: int = Field(description="Size of the collection, without the images.")
     encoder: str
@@ -126,3 +133,73 @@ class Info(BaseModel):
 
 class Health(BaseModel):
     status: str = "ok"
+
+
+class Folder(BaseModel):
+    folder: str
+    images: int = Field(description="Number of images in it and in the folders below.")
+
+
+class Folders(BaseModel):
+    folders: list[Folder]
+
+
+class Added(BaseModel):
+    added: list[Image] = Field(description="Stored, and found by searches from now on.")
+    known: list[Image] = Field(description="Images with the same content, which the collection had already.")
+    failed: list[Unusable]
+
+
+class Removed(BaseModel):
+    image: Image = Field(description="The image that is not in the collection any more; its file was not deleted.")
+    undo: str = Field(description="For `POST /api/undo/{token}`; works once.")
+
+
+class Restored(BaseModel):
+    image: Image = Field(description="With a new number.")
+
+
+class JobRequest(BaseModel):
+    kind: Literal["update", "add", "relearn"] = Field(
+        description="update: bring the collection up to date with its folders; add: the images of a folder; "
+        "relearn: learn the model again."
+    )
+    folder: str | None = Field(
+        default=None, description="For add: a folder of the server that the collection knows, or one below it."
+    )
+
+
+class Job(BaseModel):
+    id: str
+    kind: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    stage: str = Field(description="What is being done now.")
+    done: int
+    total: int | None = Field(description="Of `done`, in this stage; null if not known.")
+    seconds: float = Field(description="Since the work began.")
+    seconds_left: float | None = Field(description="Until the end of this stage; null if not known.")
+    result: str | None = Field(description="A sentence, when it has ended.")
+    failed: list[Unusable]
+
+
+class JobList(BaseModel):
+    jobs: list[Job]
+
+
+class GroupedImage(Image):
+    bytes: int
+
+
+class Group(BaseModel):
+    """Images that belong together, the one to keep first."""
+
+    kind: str = Field(description="copies: made from one picture; same thing; similar: features were not compared.")
+    reason: str = Field(description="Why the first image is the one to keep.")
+    similarity: str = Field(description="Smallest and largest similarity of two images, in words.")
+    images: list[GroupedImage]
+
+
+class GroupPage(BaseModel):
+    groups: list[Group]
+    total: int
+    note: str = Field(description="What could not be verified, and how it can be; mostly empty.")

@@ -10,9 +10,13 @@ from fastapi import Depends, Request
 from faemb.collection import Collection
 from faemb.runtime.scratch import scratch_folder
 from faemb.web.answering import Answers
+from faemb.web.changing import Changes
+from faemb.web.comparing import Comparisons
 from faemb.web.describing import Describers
 from faemb.web.desk import Desk
-from faemb.web.listing import Listing
+from faemb.web.jobs import Jobs
+from faemb.web.listing import Dates, Listing
+from faemb.web.problems import Problem
 from faemb.web.queries import Queries
 from faemb.web.settings import ServerSettings
 
@@ -30,20 +34,46 @@ class Service:
     """For `searching` alone."""
     listing: Listing
     """For `looking` alone."""
+    jobs: Jobs
+    comparisons: Comparisons
+    changes: Changes | None
+    """None: the server may only read."""
 
 
 @contextmanager
 def running(settings: ServerSettings) -> Iterator[Service]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
+
+        def desk(name: str) -> Desk:
+            return Desk(name, settings.collection, device=settings.device)
+
         desks = {}
         for name in ("searching", "looking"):
-            desks[name] = Desk(name, settings.collection, device=settings.device)
+            desks[name] = desk(name)
             stack.callback(desks[name].close)
+        jobs = Jobs()
+        comparisons = Comparisons(jobs, lambda: desk("comparing"))
+        stack.callback(comparisons.close)
+        changes = Changes(desk("changing"), jobs, settings.upload_folder) if settings.writable else None
+        if changes is not None:
+            stack.callback(changes.close)
+        stack.callback(jobs.close)
         describers = Describers(desks["looking"].submit(lambda photos: photos.model.extractor).result(), settings.jobs)
         stack.callback(describers.close)
         desks["searching"].submit(_warm_up)
-        yield Service(settings, desks["searching"], desks["looking"], describers, Queries(folder), Answers(), Listing())
+        yield Service(
+            settings,
+            desks["searching"],
+            desks["looking"],
+            describers,
+            Queries(folder),
+            Answers(),
+            Listing(Dates()),
+            jobs,
+            comparisons,
+            changes,
+        )
 
 
 def _warm_up(photos: Collection) -> None:
@@ -57,3 +87,12 @@ def service_of(request: Request) -> Service:
 
 
 Shared = Annotated[Service, Depends(service_of)]
+
+
+def changes_of(service: Shared) -> Changes:
+    if service.changes is None:
+        raise Problem(403, "This server may not change the collection; start it with faemb serve --writable.")
+    return service.changes
+
+
+Writable = Annotated[Changes, Depends(changes_of)]

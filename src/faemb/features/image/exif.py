@@ -42,11 +42,12 @@ def require_modest(image: PIL.Image.Image) -> None:
         raise SyntaxError("EXIF data whose values are larger than itself")
 
 
-def bytes_of_values(data: bytes) -> int:
-    """Bytes that reading the first list of tags would copy."""
+def bytes_of_values(data: bytes, start: int | None = None) -> int:
+    """Bytes that reading the list of tags at `start`, or the first list, would copy."""
     order = "<" if data[:2] == b"II" else ">"
     with suppress(struct.error):  # cut off: Pillow reads what there is
-        (start,) = struct.unpack_from(f"{order}I", data, 4)
+        if start is None:
+            (start,) = struct.unpack_from(f"{order}I", data, 4)
         (tags,) = struct.unpack_from(f"{order}H", data, start)
         listed = data[start + 2 : start + 2 + 12 * tags]
         entries = struct.iter_unpack(f"{order}HHI4x", listed[: len(listed) // 12 * 12])

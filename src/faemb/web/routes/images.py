@@ -3,17 +3,16 @@
 import asyncio
 import tempfile
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
-from faemb.collection.originals import date_taken
 from faemb.errors import FaembError
 from faemb.features.files.npz import write_npz
 from faemb.features.job import content_hash
@@ -21,7 +20,7 @@ from faemb.runtime.parallel import TaskFailed
 from faemb.web import schema
 from faemb.web.asking import KEY, entry_of, question_of
 from faemb.web.documentation import DOWNLOAD, JPEG
-from faemb.web.listing import Filter
+from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, text
 from faemb.web.service import Service, Shared
 
@@ -41,18 +40,31 @@ async def images(
     service: Shared,
     folder: Annotated[str, Query(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Query(description="Only images whose file name contains this.")] = "",
+    since: Annotated[date | None, Query(description="Only images of this day and later.")] = None,
+    until: Annotated[date | None, Query(description="Only images of this day and earlier.")] = None,
+    order: Annotated[
+        Literal["name", "date"], Query(description="By folder and name, or by date, the newest first.")
+    ] = "name",
     offset: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=_MOST)] = 60,
 ) -> schema.Page:
-    """Images by folder and name."""
+    """Images by folder and name, or by date."""
 
     def read(photos: Collection) -> schema.Page:
-        fitting = service.listing.fitting(photos, Filter(folder, name))
-        wanted = fitting[offset : offset + limit]
-        entries = [photos.entry(each.id) for each in wanted]
-        return schema.Page(images=[image_of(photos, entry) for entry in entries if entry], total=len(fitting))
+        filter = Filter(folder, name, since, until)
+        fitting = service.listing.fitting(photos, filter, newest_first=order == "date")
+        entries = [photos.entry(each.id) for each in fitting[offset : offset + limit]]
+        shown = [image_of(photos, entry, service.listing.dates) for entry in entries if entry]
+        return schema.Page(images=shown, total=len(fitting))
 
     return await service.looking.do(read)
+
+
+@router.get("/folders")
+async def folders(service: Shared) -> schema.Folders:
+    """All folders with images, and how many."""
+    found = await service.looking.do(service.listing.folders)
+    return schema.Folders(folders=[schema.Folder(folder=name, images=count) for name, count in found.items()])
 
 
 @router.get("/images/{id}")
@@ -62,12 +74,10 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
     def read(photos: Collection) -> schema.ImageFacts:
         entry = entry_of(photos, id)
         path = photos.layout.path_of(entry.path)
-        taken = date_taken(path)
         return schema.ImageFacts(
-            **image_of(photos, entry).model_dump(),
+            **image_of(photos, entry, service.listing.dates).model_dump(),
             bytes=entry.bytes,
             features=entry.features,
-            taken=None if taken is None else taken.isoformat(),
             available=path.is_file(),
         )
 
@@ -129,9 +139,10 @@ async def picture(
     return _jpeg(await _picture(service, asked.file, SIDE))
 
 
-def image_of(photos: Collection, entry: Entry) -> schema.Image:
+def image_of(photos: Collection, entry: Entry, dates: Dates) -> schema.Image:
     path = photos.layout.path_of(entry.path)
     changed = datetime.fromtimestamp(entry.changed / 1e9, UTC)
+    dated = dates.of(photos, entry.hash, entry.changed)
     return schema.Image(
         id=entry.id,
         name=text(path.name),
@@ -139,6 +150,8 @@ def image_of(photos: Collection, entry: Entry) -> schema.Image:
         width=entry.width,
         height=entry.height,
         changed=changed.isoformat(timespec="seconds"),
+        date=dated.date.isoformat(timespec="seconds"),
+        taken=dated.taken,
     )
 
 

@@ -1,6 +1,7 @@
 """Search, and why an image is a result."""
 
 import time
+from datetime import date
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
@@ -11,7 +12,7 @@ from faemb.pages.evidence import reasons
 from faemb.web import schema
 from faemb.web.answering import MOST_HITS, Wanted
 from faemb.web.asking import KEY, entry_of, question_from, question_of
-from faemb.web.listing import Filter
+from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
 from faemb.web.routes.images import image_of
@@ -46,6 +47,8 @@ async def search(
     ] = "none",
     folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
+    since: Annotated[date | None, Form(description="Only images of this day and later.")] = None,
+    until: Annotated[date | None, Form(description="Only images of this day and earlier.")] = None,
 ) -> schema.Answer:
     """Find the images that show the same thing as a photograph, or as a region of it.
 
@@ -59,11 +62,11 @@ async def search(
     else:
         raise Problem(422, "Give either a file or a query.")
     question = question.boxed(parse_box(box) if box else None)
-    wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name)))
+    wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
 
     def find(photos: Collection) -> schema.Answer:
         answer = service.answers.get(photos, question, wanted)
-        shown = [_hit(photos, hit) for hit in answer.hits[offset : offset + top]]
+        shown = [_hit(photos, hit, service.listing.dates) for hit in answer.hits[offset : offset + top]]
         return schema.Answer(
             query=_asked(question),
             hits=[hit for hit in shown if hit is not None],
@@ -110,14 +113,14 @@ def _asked(question: Question) -> schema.Asked:
     )
 
 
-def _hit(photos: Collection, hit: Hit) -> schema.Hit | None:
+def _hit(photos: Collection, hit: Hit, dates: Dates) -> schema.Hit | None:
     """None if the image was removed since it was found."""
     entry = photos.entry(hit.path)
     if entry is None:
         return None
     through = None if hit.through is None else photos.entry(hit.through)
     return schema.Hit(
-        **image_of(photos, entry).model_dump(),
+        **image_of(photos, entry, dates).model_dump(),
         similarity=hit.score,
         confidence=None if hit.confidence is None else round(hit.confidence, 4),
         verdict=hit.verdict,
