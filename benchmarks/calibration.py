@@ -29,7 +29,7 @@ KEPT = Path("build/calibration")
 _MILD = Changes()
 _HARD = Changes(perspective=0.4, roll=20, smallest=0.3, gamma=2.5, blur=2, hidden=0.5, quality=20)
 _LEAST_AREA = 0.03
-_VIEWS, _STRANGERS = 800, 400
+_VIEWS, _STRANGERS = 600, 400
 _VERIFIED_VIEWS = 40
 """Candidates of each view that are verified: wrong ones of lower similarity are rarely among its best results."""
 _TOP, _BINS, _AT_ONCE = 10, 10, 50

@@ -18,7 +18,7 @@ EMBEDDINGS: dict[str, Embedding] = {
 def main() -> None:
     extractor = HessianAffine(max_features=150)
     with tempfile.TemporaryDirectory() as folder:
-        shown = dict(list(pictures().items())[:6])
+        shown = dict(list(pictures().items())[:4])
         groups = render_views(Path(folder), shown)
         sets = [extractor.extract(path).descriptors for group in groups for path in group]
 

@@ -12,6 +12,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Processes that tests start then compile the package once, and not each anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 import numpy as np
 from threadpoolctl import threadpool_limits
 

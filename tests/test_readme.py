@@ -15,7 +15,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 def blobs(rng: np.random.Generator) -> np.ndarray:
     """A picture full of things to hold on to."""
-    noise = cv2.GaussianBlur(rng.standard_normal((420, 420)), (0, 0), 2.5)
+    noise = cv2.GaussianBlur(rng.standard_normal((320, 320)), (0, 0), 2.5)
     return cv2.normalize(noise, np.empty_like(noise), 0, 255, cv2.NORM_MINMAX).astype(np.uint8)
 
 
@@ -24,7 +24,7 @@ def test_the_example_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     code = code.replace('device="cuda"', 'device="cpu"')  # not every machine has one
     monkeypatch.setitem(presets.COLLECTION, "small", 2)  # a quarter of the anchors; test_encoder.py takes all
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"photos": [blobs(rng) for _ in range(14)]}
+    names: dict[str, Any] = {"photos": [blobs(rng) for _ in range(9)]}
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102
-    assert names["vectors"].shape == (14, names["encoder"].dimension)
+    assert names["vectors"].shape == (9, names["encoder"].dimension)
     np.testing.assert_allclose(np.linalg.norm(names["vectors"], axis=1), 1, atol=1e-5)

@@ -1,7 +1,8 @@
 """Annotations are checked while tests run: types, and the shapes of arrays where an annotation has some.
 
 An int is welcome where a float is asked for, as everywhere in Python. A check of shapes compares the axes of all arrays
-of one call, which takes far longer than a check of types: functions without shapes are spared it.
+of one call, which takes far longer than a check of types: functions without shapes are spared it. The check of a
+function is made when it is called for the first time: making one for every function of the package takes seconds.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,25 @@ def install(package: str) -> None:
 def _checked(function: Any = None, *, typechecker: Any) -> Any:
     if function is None:
         return partial(_checked, typechecker=typechecker)
-    if isfunction(function) and _has_types_only(function):
-        return _with_types(function)
+    if isfunction(function):
+        return _when_called(function, typechecker)
     return _with_shapes(function, typechecker=typechecker)
+
+
+def _when_called(function: Callable[..., Any], typechecker: Any) -> Callable[..., Any]:
+    checked: Callable[..., Any] | None = None
+
+    @wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal checked
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*arguments, **keywords)
+        if checked is None:
+            types_only = _has_types_only(function)
+            checked = check(function) if types_only else _with_shapes(function, typechecker=typechecker)
+        return checked(*arguments, **keywords)
+
+    return call
 
 
 def _has_types_only(function: Callable[..., Any]) -> bool:
@@ -41,12 +58,3 @@ def _is_shape(hint: Any) -> bool:
     is_one = isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)
     return is_one or any(map(_is_shape, get_args(hint)))
 
-
-def _with_types(function: Callable[..., Any]) -> Callable[..., Any]:
-    checked = check(function)
-
-    @wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> Any:
-        return (function if jaxtyping.config.jaxtyping_disable else checked)(*arguments, **keywords)
-
-    return call

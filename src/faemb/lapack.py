@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import cython_lapack
 
 _ARGUMENTS = 21
 
@@ -56,6 +55,8 @@ def _held(argument: Any) -> Any:
 
 
 def _address() -> Callable[..., None]:
+    from scipy.linalg import cython_lapack  # here, since importing it takes a fifth of a second, and only learning needs it
+
     capsule = cython_lapack.__pyx_capi__["dsyevr"]
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]

@@ -146,6 +146,11 @@ def test_nothing_heavy_is_imported(code, arguments):
     assert imported_by(code, *arguments) & HEAVY == set()
 
 
+def test_scipy_is_imported_where_it_is_used_alone():
+    """It takes a third of the time that workers and most commands need to start; they do without it."""
+    assert imported_by("import faemb.cli.indexing, faemb.collection, faemb.demo") & {"scipy", "sklearn"} == set()
+
+
 def test_the_names_are_listed_and_each_is_there():
     assert set(faemb.__all__) <= set(dir(faemb))
     assert len(set(faemb.__all__)) == len(faemb.__all__)

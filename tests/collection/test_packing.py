@@ -74,6 +74,18 @@ def test_packed_features_can_be_changed_in_place(rng):
     stored.descriptors[0], stored.frames[0], stored.scores[0] = 0, 0, 0
 
 
+def test_root_sift_is_stored_without_compression_which_would_save_little_and_slow_every_search():
+    given = tiny_model().extractor.extract(pixels(1))
+    levels = np.rint(given.descriptors / (given.descriptors.max() / np.float32(255))).astype(np.uint8)
+    assert levels[:100].tobytes() in pack(given)
+
+
+def test_sparse_descriptors_are_compressed(rng):
+    given = features_of(np.where(rng.random((200, 256)) < 0.1, rng.random((200, 256)), 0))
+    assert len(pack(given)) < given.descriptors.size / 2
+    assert_near(unpack(pack(given)), given, 255)
+
+
 def test_packing_is_worth_it():
     given = tiny_model().extractor.extract(pixels(1))
     assert len(pack(given)) < (given.descriptors.nbytes + given.frames.nbytes) / 3

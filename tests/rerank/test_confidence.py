@@ -6,41 +6,41 @@ from scipy.special import expit
 
 from faemb.normalise import unit_length
 from faemb.rerank import POSSIBLE, SURE, Confidence, Unrelated, sample_of
-from faemb.rerank.confidence import RATIO, probability
+from faemb.rerank.confidence import PRESENT, SIMILAR, probability
 
 
 def planted(rng: np.random.Generator, weights: Confidence, count: int = 20_000):
     """Pairs whose labels are drawn with the probability that the weights state."""
-    deviations, evidence = rng.normal(1, 2, count), rng.exponential(20, count)
+    deviations, evidence = rng.normal(1, 2, count), np.minimum(rng.exponential(30, count), 60)  # what teaches something
     same = rng.random(count) < expit(weights.score(deviations, evidence))
     return deviations, evidence, same
 
 
 class TestFit:
-    @pytest.mark.parametrize(("bias", "weight"), [(-6.5, 0.158), (-3.0, 0.1), (-8.0, 0.4)])
+    @pytest.mark.parametrize(("bias", "weight"), [(-8.86, 0.15), (-3.0, 0.1), (-12.0, 0.4)])
     def test_planted_weights_are_found(self, rng, bias, weight):
-        found = Confidence.fit(*planted(rng, Confidence(bias, weight, RATIO * weight)))
-        assert found.bias == pytest.approx(bias, rel=0.1)
+        found = Confidence.fit(*planted(rng, Confidence(bias, weight)))
+        assert found.bias == pytest.approx(bias + np.log(PRESENT), rel=0.1)
         assert found.evidence == pytest.approx(weight, rel=0.1)
-        assert found.similarity == pytest.approx(RATIO * found.evidence)
 
     def test_planted_weights_of_vectors_alone_are_found(self, rng):
         deviations = rng.normal(3, 3, 20_000)
         same = rng.random(20_000) < expit(-5 + 0.9 * deviations)
         found = Confidence.fit(deviations, np.zeros(20_000), same)
-        assert (found.bias_alone, found.similarity_alone) == pytest.approx((-5, 0.9), rel=0.1)
+        assert (found.bias_alone, found.similarity_alone) == pytest.approx((-5 + np.log(PRESENT), 0.9), rel=0.1)
 
     def test_what_was_learned_is_calibrated(self, rng):
         deviations, evidence, same = planted(rng, Confidence())
-        confidence = probability(Confidence.fit(deviations, evidence, same).score(deviations, evidence))
+        learned = Confidence.fit(deviations, evidence, same).score(deviations, evidence)
+        confidence = probability(learned - np.log(PRESENT))  # here every query has its answer
         for low in np.arange(0, 1, 0.25):
             inside = (confidence >= low) & (confidence < low + 0.25)
             assert same[inside].mean() == pytest.approx(confidence[inside].mean(), abs=0.05)
 
     def test_weights_are_never_negative(self, rng):
         """Even if the labels say that more evidence is worse."""
-        found = Confidence.fit(*(value for value in planted(rng, Confidence(1.0, -0.2, -0.4), 2000)))
-        assert min(found.evidence, found.similarity, found.similarity_alone) >= 0
+        found = Confidence.fit(*(value for value in planted(rng, Confidence(1.0, -0.2), 2000)))
+        assert min(found.evidence, found.similarity_alone) >= 0
 
     def test_a_few_wrong_labels_with_much_evidence_do_little(self, rng):
         """Two photographs of one thing that nobody labelled."""
@@ -51,6 +51,11 @@ class TestFit:
 
 
 class TestScore:
+    def test_the_probability_by_the_book_without_overflow(self):
+        scores = np.array([-800.0, -40.0, -1.0, 0.0, 1e-9, 3.0, 40.0, 800.0])
+        with np.errstate(over="raise", invalid="raise"):
+            np.testing.assert_allclose(probability(scores), expit(scores), rtol=1e-12)
+
     def test_more_of_either_never_lowers_it(self):
         values, weights = np.linspace(-5, 100, 50), Confidence()
         for other in (-3.0, 0.0, 40.0):
@@ -72,6 +77,16 @@ class TestScore:
         """99 of 100 wrong pairs have an evidence below 20."""
         assert (probability(Confidence().score(np.array([1.0, 3.0]), np.array([20.0, 15.0]))) < POSSIBLE).all()
         assert probability(Confidence().score(np.array([3.0]), np.array([60.0])))[0] > SURE
+
+    def test_where_the_evidence_is_what_chance_gives_the_more_similar_is_first(self):
+        """However many candidates are verified: distant ones agree by chance as often as near ones."""
+        similar, agreeing = Confidence().score(np.array([5.0, 1.5]), np.array([0.0, 15.0]))
+        assert similar > agreeing
+
+    @pytest.mark.parametrize("deviations", [SIMILAR, 20.0, 30.0])
+    def test_similarity_cannot_make_a_result_sure_without_geometry(self, deviations):
+        """15 is what one of 100 wrong pairs has."""
+        assert probability(Confidence().score(np.array([SIMILAR, deviations]), np.array([15.0, 0.0]))).max() < SURE
 
 
 class TestUnrelated:

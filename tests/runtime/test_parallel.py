@@ -1,12 +1,10 @@
-"""One task over many items in worker processes; the tasks are defined here, so that workers can import them."""
+"""One task over many items in worker processes; the tasks are in `worker_tasks.py`, which workers import."""
 
 import inspect
 import itertools
 import multiprocessing
 import os
 import queue
-import re
-import signal
 import sys
 import threading
 import time
@@ -16,97 +14,25 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, ClassVar
 
-import cv2
-import numpy as np
 import pytest
-import threadpoolctl
 
 from faemb.errors import InputError, LimitError, MissingExtraError
 from faemb.runtime import parallel
 from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
+from worker_tasks import (
+    Witness,
+    endless_from_ten,
+    hungry,
+    kill_on_three,
+    kill_the_worker_on_a_multiple_of_five,
+    process_that_slept,
+    refused_by_the_system,
+    slowly_negated,
+)
 
 JOBS = 2
 AHEAD = 4 * JOBS
 """Most items that may be submitted and not finished."""
-
-
-class TalkativeError(Exception):
-    """Cannot be unpickled, like the errors of many libraries: its arguments are not those of its constructor."""
-
-    def __init__(self, place: str, number: int) -> None:
-        super().__init__(f"{place} has failed with {number}")
-
-
-class Witness:
-    """A task that reports where it ran; the item gives the error that it raises."""
-
-    times_unpacked: ClassVar[int] = 0
-
-    def __setstate__(self, state: object) -> None:
-        Witness.times_unpacked += 1
-
-    def __getstate__(self) -> str:
-        return "some state, so that it is set again on the other side"
-
-    def __call__(self, item: Any) -> dict[str, Any]:
-        if item == "value":
-            raise ValueError("no good")
-        if item == "extra":
-            raise MissingExtraError("reading a.heic", "heic")
-        if item == "talkative":
-            raise TalkativeError("here", 7)
-        if item == "lock":
-            raise ValueError(threading.Lock())
-        pools = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
-        return {
-            "item": item,
-            "process": os.getpid(),
-            "unpacked": Witness.times_unpacked,
-            "threads": {cv2.getNumThreads(), *pools},
-        }
-
-
-def kill_the_worker_on_a_multiple_of_five(item: int) -> int:
-    if item % 5 == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.01)
-    return -item
-
-
-def kill_on_three(item: int) -> int:
-    if item == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.5 if item == 2 else 0)
-    return -item
-
-
-def endless_from_ten(item: int) -> int:
-    """Python code or, from 20, a call of a library that keeps the GIL; others end soon."""
-    while 10 <= item < 20:
-        pass
-    return -item if item < 10 else len(re.findall("(a*)*b", "a" * 40))
-
-
-def hungry(item: int) -> int:
-    return int(np.ones(item, np.uint8)[-1])
-
-
-def refused_by_the_system(item: str) -> None:
-    if item == "NumPy":
-        np.ones(10**10)
-    if item == "OpenCV":
-        cv2.resize(np.ones((2000, 2000), np.float32), (100_000, 30_000))
-    raise MemoryError
-
-
-def process_that_slept(item: float) -> int:
-    time.sleep(item)
-    return os.getpid()
-
-
-def slowly_negated(item: int) -> int:
-    time.sleep(0.01)
-    return -item
 
 
 def counted(pulled: list[int]) -> Iterator[int]:

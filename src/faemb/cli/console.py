@@ -5,6 +5,7 @@ the screen or set the clipboard, line breaks that add a line, marks that reverse
 printed line by line, and such characters as escapes: `result` and `warning` print one line each, whatever is in it.
 """
 
+import logging
 import math
 import re
 import sys
@@ -67,6 +68,20 @@ def print_what_python_reports() -> None:
     """Print warnings of libraries, and a traceback, through this module too."""
     warnings.showwarning = _show_warning
     sys.excepthook = _show_traceback
+
+
+def print_what_is_logged(*names: str) -> None:
+    """Print errors that these parts of a server log, through this module too."""
+    for name in names:
+        logging.getLogger(name).handlers = [_LogLines(logging.ERROR)]
+        logging.getLogger(name).propagate = False
+
+
+class _LogLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        warning(record.getMessage().strip())
+        if record.exc_info is not None and record.exc_info[0] is not None:
+            _show_traceback(*record.exc_info)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

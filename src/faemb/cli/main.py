@@ -22,6 +22,7 @@ from faemb.cli.features import convert_features, features, show_features
 from faemb.cli.help import CONTEXT, Command
 from faemb.cli.indexing import add, encode, fit, index, relearn, update
 from faemb.cli.options import FAILED, PARTLY, expanded
+from faemb.cli.serve import serve
 
 STOPPED = 130
 SIGNALS = {getattr(signal, name): name for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name)}
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(index, search, explain, add, remove, relocate, update, relearn, info, check, duplicates, export),
-    *(fit, encode, demo),
+    *(serve, fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),
 )

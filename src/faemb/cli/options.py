@@ -233,14 +233,18 @@ def opened(folder: Path, device: str = "cpu") -> "Collection":
 
 def open_page(page: Path) -> None:
     """Show a page in the browser; a machine without one is no failure."""
+    open_address(page.absolute().as_uri(), str(page))
+
+
+def open_address(address: str, name: str | None = None) -> None:
     import webbrowser
 
     try:
-        shown = webbrowser.open(page.absolute().as_uri())
+        shown = webbrowser.open(address)
     except webbrowser.Error:
         shown = False
     if not shown:
-        warning(f"there is no browser to show {page}; open it on a machine that has one")
+        warning(f"there is no browser to show {name or address}; open it on a machine that has one")
 
 
 def report_failed(faults: Iterable["Fault"]) -> None:

@@ -507,6 +507,7 @@ class Collection:
             relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
             parts=model.parts,
+            keeps_features=self._about["keep_features"] != "0",
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

@@ -130,3 +130,5 @@ class Info:
     """Images that were removed, and that `update` passes over."""
     parts: int = 0
     """Each image also has vectors of n x n parts; 0 if it has not."""
+    keeps_features: bool = True
+    """Local features are stored, so that answers can be verified."""

@@ -12,7 +12,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 from jaxtyping import Float, UInt8
-from scipy.spatial import KDTree
 
 from faemb.errors import FaembError
 from faemb.features import read_image
@@ -131,6 +130,8 @@ def terrain(rng: np.random.Generator) -> Pixels:
 
 def glass(rng: np.random.Generator) -> Pixels:
     """A stained-glass window: cells around random points, with dark leads between them."""
+    from scipy.spatial import KDTree  # here, since importing it takes a fifth of a second
+
     points = rng.uniform((0, 0), (WIDTH, HEIGHT), (70, 2))
     place = np.stack(np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT)), axis=2).reshape(-1, 2)
     distance, order = KDTree(points).query(place, 2)

@@ -1,31 +1,37 @@
 """One number for the order of results, made of similarity and geometry, and the probability that it stands for.
 
-    score = bias + a * evidence + b * z        confidence = 1 / (1 + exp(-score))
+    score = bias + a * (evidence + h(z))        confidence = 1 / (1 + exp(-score))
 
 `evidence` is what geometric verification found, in natural logarithms, so that log-odds are linear in it; z is the
 similarity of the vectors in standard deviations of the similarity of unrelated images of the same collection, which
-makes vectors of any length comparable. Both weights are positive: more of either never lowers a result. Where local
-features are not kept, the score is made of z alone, with weights of its own.
+makes vectors of any length comparable. Both rise: more of either never lowers a result. h rises fast up to a few
+deviations and slowly beyond: similarity decides the order where the evidence is what chance gives, and cannot by itself
+make a result sure. Where local features are not kept, the score is made of z alone, with weights of its own.
 
-The weights were learned from rendered views of photographs, as `python -m benchmarks calibration` does
+Bias and weight were learned from rendered views of photographs by `python -m benchmarks calibration`
 (docs/verification.md).
 """
 
+from math import log
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit
 
 SURE = 0.9
 """Results of at least this confidence are called the same thing."""
 POSSIBLE = 0.5
 """Results of at least this confidence may be the same thing; nothing is claimed of the others."""
-RATIO = 2.0
+RATIO = 6.0
 """What one standard deviation of similarity counts, in natural logarithms of evidence. Rendered views cannot tell it:
-small parts have low similarity, whole pictures have plenty of evidence. On photographs, mAP is flat from 1 to 8."""
+small parts have low similarity, whole pictures have plenty of evidence. On photographs, mAP is flat from 6 to 8."""
+SIMILAR = 6.0
+"""Deviations from which on one more counts `BEYOND` instead: things of one kind are as similar as that."""
+BEYOND = 1.0
+PRESENT = 2 / 3
+"""Share of the queries whose thing the collection shows, which the confidence assumes; that of every view is there."""
 _ENOUGH = 60.0
-"""Evidence and deviations above this teach nothing about the weights, and outliers would."""
+"""Evidence above this teaches nothing about the weights, and outliers would."""
 _SAMPLE = 256
 """Images from which the similarity of unrelated images is estimated."""
 _SPREAD = 1.5
@@ -75,12 +81,11 @@ def sample_of(total: int) -> Int[np.ndarray, " n"]:
 class Confidence(NamedTuple):
     """The weights of the score."""
 
-    bias: float = -6.5
-    evidence: float = 0.158
-    similarity: float = RATIO * 0.158
-    bias_alone: float = -6.5
+    bias: float = -8.86
+    evidence: float = 0.150
+    bias_alone: float = -7.59
     """Without verification."""
-    similarity_alone: float = 1.07
+    similarity_alone: float = 1.16
 
     def score(
         self, deviations: Float[np.ndarray, " n"], evidence: Float[np.ndarray, " n"] | None
@@ -88,20 +93,30 @@ class Confidence(NamedTuple):
         """Log-odds that two images show the same thing; `evidence` is None if they were not verified."""
         if evidence is None:
             return self.bias_alone + self.similarity_alone * deviations
-        return self.bias + self.evidence * evidence + self.similarity * deviations
+        return self.bias + self.evidence * (evidence + similarity_as_evidence(deviations))
 
     @classmethod
     def fit(
         cls, deviations: Float[np.ndarray, " n"], evidence: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]
     ) -> "Confidence":
-        """Learn the weights from pairs of images of which it is known whether they show the same thing."""
-        both = np.minimum(evidence, _ENOUGH) + RATIO * np.minimum(deviations, _ENOUGH / RATIO)
+        """Learn the weights from queries and their results, of which it is known whether they show the same thing.
+
+        Each query must have a result that does. Of other queries, all results are wrong: odds are lower by `PRESENT`.
+        """
+        both = np.minimum(evidence, _ENOUGH) + similarity_as_evidence(deviations)
         bias, weight = _logistic(both, same)
-        return cls(bias, weight, RATIO * weight, *_logistic(deviations, same))
+        bias_alone, weight_alone = _logistic(deviations, same)
+        return cls(bias + log(PRESENT), weight, bias_alone + log(PRESENT), weight_alone)
+
+
+def similarity_as_evidence(deviations: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """What a similarity counts in the score, in natural logarithms of evidence: h of the formula."""
+    return RATIO * np.minimum(deviations, SIMILAR) + BEYOND * np.maximum(deviations - SIMILAR, 0.0)
 
 
 def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    return expit(score)
+    """1 / (1 + exp(-score)), without overflow."""
+    return np.exp(-np.logaddexp(0, -score))
 
 
 def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> tuple[float, float]:
@@ -113,7 +128,7 @@ def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> t
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         margin = sign * (columns @ weights)
-        gradient = -(sign * expit(-margin)) @ columns / len(columns)
+        gradient = -(sign * probability(-margin)) @ columns / len(columns)
         return float(np.logaddexp(0, -margin).mean()), gradient
 
     bias, weight = minimize(loss, np.zeros(2), jac=True, bounds=[(None, None), (0.0, None)]).x.tolist()

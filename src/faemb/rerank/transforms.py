@@ -11,14 +11,15 @@ _FLAT = 1e-12
 """Smallest enlargement of areas: what maps everything to a line must not divide by zero."""
 _RIDGE = 1e-9
 """Keeps the least squares of too few or collinear points solvable; such transforms explain nothing else."""
+_SIGNS = np.array([[1, -1], [-1, 1]])
 
 
 def homogeneous(points: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "M 3"]:
     return np.concatenate([points, np.ones((len(points), 1))], axis=1)
 
 
-def determinants(matrices: Float[np.ndarray, "M 2 2"]) -> Float[np.ndarray, " M"]:
-    """Of many small matrices, for which a call of LAPACK each takes longer."""
+def determinants(matrices: Float[np.ndarray, "M n n"]) -> Float[np.ndarray, " M"]:
+    """Of the upper left 2 x 2 elements of many matrices, for which a call of LAPACK each takes longer."""
     return matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] * matrices[:, 1, 0]
 
 
@@ -29,22 +30,36 @@ def local_affine(
     shape_y: Float[np.ndarray, "M 2 2"],
 ) -> Transforms:
     """Per match, the affine map that takes the first region to the second, centre to centre."""
-    linear = shape_y @ np.linalg.inv(shape_x)
+    linear = shape_y @ _inverses(shape_x)
     maps = np.zeros((len(x), 3, 3))
     maps[:, :2, :2] = linear
-    maps[:, :2, 2] = y - np.einsum("mij,mj->mi", linear, x)
+    maps[:, :2, 2] = y - (linear @ x[:, :, None])[..., 0]
     maps[:, 2, 2] = 1
     return maps
 
 
+def _inverses(matrices: Float[np.ndarray, "M 2 2"]) -> Float[np.ndarray, "M 2 2"]:
+    adjugates = matrices[:, ::-1, ::-1].transpose(0, 2, 1) * _SIGNS
+    return adjugates / determinants(matrices)[:, None, None]
+
+
+def apply_affine(
+    transforms: Transforms, x: Float[np.ndarray, "M 2"]
+) -> tuple[Float[np.ndarray, "H 2 M"], Float[np.ndarray, "H 1"]]:
+    """The images of the points under each affine transform, and how much each enlarges, which is the same everywhere."""
+    mapped = transforms[:, :2, :2].reshape(-1, 2) @ x.T + transforms[:, :2, 2].reshape(-1, 1)
+    area = np.abs(determinants(transforms))[:, None]
+    return mapped.reshape(-1, 2, len(x)), np.sqrt(np.maximum(area, _FLAT))
+
+
 def apply(
     transforms: Transforms, x: Float[np.ndarray, "M 2"]
-) -> tuple[Float[np.ndarray, "H M 2"], Float[np.ndarray, "H M"]]:
+) -> tuple[Float[np.ndarray, "H 2 M"], Float[np.ndarray, "H M"]]:
     """The images of the points under each transform, and how much each enlarges there; NaN beyond the horizon."""
-    mapped = homogeneous(x) @ transforms.transpose(0, 2, 1)
-    depth = np.where(mapped[..., 2] > _HORIZON, mapped[..., 2], np.nan)
+    mapped = transforms @ homogeneous(x).T
+    depth = np.where(mapped[:, 2] > _HORIZON, mapped[:, 2], np.nan)
     area = np.abs(np.linalg.det(transforms))[:, None] / depth**3  # determinant of the Jacobian
-    return mapped[..., :2] / depth[..., None], np.sqrt(np.maximum(area, _FLAT))
+    return mapped[:, :2] / depth[:, None], np.sqrt(np.maximum(area, _FLAT))
 
 
 def affine_fits(

@@ -21,6 +21,7 @@ from faemb.rerank.transforms import (
     Transforms,
     affine_fits,
     apply,
+    apply_affine,
     determinants,
     homography_fit,
     local_affine,
@@ -96,11 +97,15 @@ class _Agreement:
     def __init__(self, first: Matchable, second: Matchable, pairs: Int[np.ndarray, "M 2"], turn: float) -> None:
         self.turn = turn
         self.x, self.y = _centred(first, pairs[:, 0]), _centred(second, pairs[:, 1])
-        shapes = first.shapes[pairs[:, 0]] / first.diagonal, second.shapes[pairs[:, 1]] / second.diagonal
-        self.maps = local_affine(self.x, self.y, *shapes)
-        self.scales = np.log(np.abs(determinants(self.maps[:, :2, :2]))) / 2
-        area = second.size[0] * second.size[1] / second.diagonal**2
-        self.chances = np.minimum(np.pi * TOLERANCES**2 / area * _SCALES_AGREE, 0.5)
+        shape_x, shape_y = first.shapes[pairs[:, 0]], second.shapes[pairs[:, 1]]
+        self.maps = local_affine(self.x, self.y, shape_x, shape_y * (first.diagonal / second.diagonal))
+        self.scales = np.log(np.abs(determinants(self.maps))) / 2
+        self.area = second.size[0] * second.size[1] / second.diagonal**2
+
+    @cached_property
+    def chances(self) -> Float[np.ndarray, " T"]:
+        """That a wrong match agrees with a transform, at each tolerance."""
+        return np.minimum(np.pi * TOLERANCES**2 / self.area * _SCALES_AGREE, 0.5)
 
     @cached_property
     def places(self) -> Places:
@@ -112,7 +117,7 @@ class _Agreement:
         found: list[_Found | None] = [None] * len(chosen)
         for tolerance in _REFINING if len(chosen) else ():
             transforms = affine_fits(self.x, self.y, chosen)
-            missed = self._missed(transforms)
+            missed = self._missed(*apply_affine(transforms, self.x))
             found = [_better(old, new) for old, new in zip(found, self._judged(transforms, missed, _FREE), strict=True)]
             chosen = missed < tolerance
         ranked = sorted((each for each in found if each is not None), key=lambda each: -each.evidence)
@@ -124,7 +129,7 @@ class _Agreement:
 
     def _seeds(self) -> Bool[np.ndarray, "H M"]:
         """The matches that agree with each of the transforms with the most votes."""
-        votes = self._missed(self.maps) < _VOTING
+        votes = self._missed(*apply_affine(self.maps, self.x)) < _VOTING
         counts = np.where(np.abs(turn_of(self.maps)) <= self.turn, votes.sum(1), 0)
         seeds: list[int] = []
         for candidate in np.argsort(-counts, kind="stable"):
@@ -135,10 +140,13 @@ class _Agreement:
                 seeds.append(candidate)
         return votes[seeds]
 
-    def _missed(self, transforms: Transforms) -> Float[np.ndarray, "H M"]:
-        """By how much each match misses each transform, in the image where that is more; infinite if scales differ."""
-        mapped, scale = apply(transforms, self.x)
-        distance = np.hypot(mapped[..., 0] - self.y[:, 0], mapped[..., 1] - self.y[:, 1]) * np.maximum(1, 1 / scale)
+    def _missed(self, mapped: Float[np.ndarray, "H 2 M"], scale: Float[np.ndarray, "H _"]) -> Float[np.ndarray, "H M"]:
+        """By how much each match misses each transform, in the image where that is more; infinite if scales differ.
+
+        `mapped` and `scale` are what the transforms make of the points of the first image.
+        """
+        across, down = mapped[:, 0] - self.y[:, 0], mapped[:, 1] - self.y[:, 1]
+        distance = np.sqrt(across * across + down * down) * np.maximum(1, 1 / scale)
         return np.where(np.abs(self.scales - np.log(scale)) < _SCALE, distance, np.inf)
 
     def _judged(self, transforms: Transforms, missed: Float[np.ndarray, "H M"], free: int) -> list[_Found]:
@@ -167,7 +175,7 @@ class _Agreement:
             fit = homography_fit(self.x[found.agreeing], self.y[found.agreeing])
             if fit is None:
                 break
-            better = self._judged(fit[None], self._missed(fit[None]), _FREE_HOMOGRAPHY)[0]
+            better = self._judged(fit[None], self._missed(*apply(fit[None], self.x)), _FREE_HOMOGRAPHY)[0]
             if better.evidence <= found.evidence:
                 break
             found = better

@@ -205,7 +205,13 @@ class Workers(Generic[Item, Result]):
         self._task, self._seconds = task, item_seconds()
         self._own = threading.local()
         self._open: set[_Processes] = set()
-        self._threads = ThreadPoolExecutor(checked_jobs(jobs), thread_name_prefix="describing")
+        self._count = checked_jobs(jobs)
+        self._threads = ThreadPoolExecutor(self._count)
+
+    def start(self) -> None:
+        """Start the processes now, and not with their first items; this does not wait for them."""
+        for _ in range(self._count):
+            self._threads.submit(lambda: self._processes().submit_call(os.getpid).result())
 
     def submit(self, item: Item) -> "Future[Result]":
         """The result of the task, or its error, as `spread` gives it."""
@@ -219,10 +225,7 @@ class Workers(Generic[Item, Result]):
         self._threads.shutdown()
 
     def _run(self, item: Item) -> Result:
-        processes = getattr(self._own, "processes", None)
-        if processes is None:
-            processes = self._own.processes = _Processes(self._task, 1, self._seconds)
-            self._open.add(processes)
+        processes = self._processes()
         try:
             result = processes.submit(0, item).result()
             processes.begun()  # nobody waits for these notes, and they must not fill their pipe
@@ -236,6 +239,14 @@ class Workers(Generic[Item, Result]):
                 raise too_late("it", self._seconds) from None
             raise WorkerDied(_KILLED) from None
 
+    def _processes(self) -> "_Processes":
+        """The process of this thread."""
+        processes: _Processes | None = getattr(self._own, "processes", None)
+        if processes is None:
+            processes = self._own.processes = _Processes(self._task, 1, self._seconds)
+            self._open.add(processes)
+        return processes
+
 
 class _Processes:
     """A pool of worker processes that run one task."""
@@ -248,8 +259,11 @@ class _Processes:
         self._executor: Any = ProcessPoolExecutor(count, env=_ONE_THREAD, initializer=install, initargs=start)
 
     def submit(self, number: int, item: Any) -> "Future[Any]":
+        return self.submit_call(run, number, item)
+
+    def submit_call(self, call: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         with _signals_blocked():  # the first call of submit starts the workers
-            return self._executor.submit(run, number, item)
+            return self._executor.submit(call, *arguments)
 
     def begun(self) -> dict[int, float]:
         """When which items were begun, by the notes that have arrived since the last call."""

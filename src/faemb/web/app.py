@@ -7,22 +7,29 @@ from fastapi import FastAPI
 
 import faemb
 from faemb.web import schema
+from faemb.web.documentation import describe_honestly
+from faemb.web.guard import guard
+from faemb.web.metrics import CountRequests, Metrics
 from faemb.web.problems import MEDIA_TYPE, explain_errors
-from faemb.web.routes import changes, duplicates, images, jobs, search
+from faemb.web.routes import about, changes, duplicates, images, jobs, search
 from faemb.web.service import running
 from faemb.web.settings import ServerSettings
 
-_ROUTERS = (search.router, images.router, changes.router, jobs.router, duplicates.router)
+_ROUTERS = (search.router, images.router, changes.router, jobs.router, duplicates.router, about.router)
 _PROBLEM = {"model": schema.Problem, "content": {MEDIA_TYPE: {}}}
 
 
 def create_app(settings: ServerSettings) -> FastAPI:
     """The application for a collection, which is open while the application runs."""
 
+    metrics = Metrics()
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with running(settings) as service:
             app.state.service = service
+            metrics.watch("searching", lambda: service.searching.waiting)
+            metrics.watch("looking", lambda: service.looking.waiting)
             yield
 
     app = FastAPI(
@@ -32,9 +39,14 @@ def create_app(settings: ServerSettings) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its scripts come from other hosts
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy it would lead to http
         responses={"4XX": {"description": "What is wrong, in a sentence.", **_PROBLEM}},
     )
     explain_errors(app)
     for router in _ROUTERS:
         app.include_router(router)
+    app.state.metrics = metrics
+    describe_honestly(app)
+    guard(app, settings)
+    app.add_middleware(CountRequests, metrics=metrics)
     return app

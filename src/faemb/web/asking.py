@@ -7,7 +7,7 @@ import re
 import uuid
 from pathlib import Path
 
-from fastapi import UploadFile
+from starlette.datastructures import UploadFile
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry

@@ -34,6 +34,7 @@ class _Work:
 class Describers:
     def __init__(self, extractor: Extractor, jobs: int | None = None) -> None:
         self._workers: Workers[tuple[Path, int | None], Any] = Workers(_Work(extractor), jobs)
+        self._workers.start()
 
     def features(self, file: Path) -> "Future[LocalFeatures]":
         """Its local features, rounded as stored ones are."""

@@ -45,6 +45,11 @@ class Desk:
         self._waiting.put(_Given(task, answer))
         return answer
 
+    @property
+    def waiting(self) -> int:
+        """Number of tasks that have not begun."""
+        return self._waiting.qsize()
+
     def close(self) -> None:
         """End after the present task; those that wait are cancelled."""
         self._is_closing = True

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Outline
+from faemb.web.problems import text
 
 _FEW = 20
 """Dates that are looked up one by one; for more of them, all are read."""
@@ -105,7 +106,7 @@ class Listing:
     def folders(self, photos: Collection) -> dict[str, int]:
         """The number of images in and below each folder that has some; of those that the collection remembers, and
         the folders in them, also where all images lie deeper."""
-        roots = [text_of(folder) for folder in photos.folders()]
+        roots = [text(str(folder)) for folder in photos.folders()]
         counts: Counter[str] = Counter()
         for folder, count in (here := Counter(image.folder for image in self.images(photos))).items():
             for above in {folder, *map(str, Path(folder).parents)}:
@@ -116,15 +117,10 @@ class Listing:
     def _listed(self, photos: Collection, image: Outline) -> Listed:
         path = photos.layout.path_of(image.path)
         dated = self.dates.of(photos, image.hash, image.changed)
-        return Listed(image.id, text_of(path.parent), text_of(path.name), dated)
+        return Listed(image.id, text(str(path.parent)), text(path.name), dated)
 
 
 def is_inside(folder: str, place: str) -> bool:
     """Whether a folder is this place or lies in it."""
     place = place.rstrip("/") or "/"
     return folder == place or folder.startswith(f"{place.rstrip('/')}/")
-
-
-def text_of(name: str | Path) -> str:
-    """Bytes of a file name that are not Unicode become question marks."""
-    return str(name).encode("utf-8", "replace").decode()

@@ -22,7 +22,7 @@ class Problem(Exception):
 
 
 def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+    content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": text(detail)}
     return JSONResponse(content, status, headers, MEDIA_TYPE)
 
 
@@ -47,10 +47,6 @@ def explain_errors(app: FastAPI) -> None:
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         return problem_response(error.status_code, sentence(str(error.detail)), dict(error.headers or {}))
 
-    @app.exception_handler(Exception)
-    async def unknown(request: Request, error: Exception) -> JSONResponse:
-        return problem_response(500, "The server has met a fault of its own; its log has the details.")
-
 
 def _status(error: FaembError) -> int:
     if isinstance(error, LimitError):
@@ -62,8 +58,13 @@ def _status(error: FaembError) -> int:
     return 409
 
 
-def sentence(text: str) -> str:
+def text(name: str) -> str:
+    """Bytes of a file name that are not Unicode, which JSON cannot hold, become question marks."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def sentence(words: str) -> str:
     """With a capital letter, unless it begins with a name, and a full stop."""
-    first, _, rest = text.partition(" ")
+    first, _, rest = words.partition(" ")
     begin = first.capitalize() if first.isalpha() else first
     return f"{begin} {rest}".rstrip(" .") + "."

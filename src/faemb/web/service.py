@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from faemb.collection import Collection
 from faemb.runtime.scratch import scratch_folder
 from faemb.web.answering import Answers
 from faemb.web.changing import Changes
@@ -60,6 +61,7 @@ def running(settings: ServerSettings) -> Iterator[Service]:
         stack.callback(jobs.close)
         describers = Describers(desks["looking"].submit(lambda photos: photos.model.extractor).result(), settings.jobs)
         stack.callback(describers.close)
+        desks["searching"].submit(_warm_up)
         yield Service(
             settings,
             desks["searching"],
@@ -72,6 +74,12 @@ def running(settings: ServerSettings) -> Iterator[Service]:
             comparisons,
             changes,
         )
+
+
+def _warm_up(photos: Collection) -> None:
+    """Read what every search needs, while nobody waits for it."""
+    if photos.model.is_fitted:
+        _ = photos.view().unrelated
 
 
 def service_of(request: Request) -> Service:

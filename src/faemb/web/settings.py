@@ -1,9 +1,15 @@
 """How a collection is served."""
 
+import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+from faemb.errors import InputError
+from faemb.settings import require_whole
+
+_SECRET = re.compile(r"[!-~]{8,200}", re.ASCII)
+"""Printable characters without spaces."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,23 @@ class ServerSettings:
     body_seconds: float = 60.0
     """Longest time in which a request may be sent."""
 
+    def __post_init__(self) -> None:
+        require_whole("port", self.port, 0, 65535)
+        if self.token is not None and not _SECRET.fullmatch(self.token):
+            raise InputError("the token cannot be used; expected 8 to 200 letters, digits and signs without spaces")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return self.host.lower() == "localhost" or _is_loopback(self.host)
+
     @property
     def upload_folder(self) -> Path:
         return self.uploads or self.collection.with_name(f"{self.collection.stem}-uploads")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

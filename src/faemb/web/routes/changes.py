@@ -16,7 +16,7 @@ from faemb.web.asking import entry_of
 from faemb.web.changing import Added
 from faemb.web.receiving import Coming, prepare, receive, safe_name
 from faemb.web.routes.images import Id, image_of
-from faemb.web.routes.jobs import unusable
+from faemb.web.routes.jobs import unreadable
 from faemb.web.service import Service, Shared, Writable
 
 router = APIRouter(prefix="/api", tags=["changes"])
@@ -83,5 +83,5 @@ def _told(service: Service, photos: Collection, found: Added) -> schema.Added:
     return schema.Added(
         added=[image_of(photos, entry, dates) for entry in found.added],
         known=[image_of(photos, entry, dates) for entry in found.known],
-        failed=unusable(found.failed),
+        failed=unreadable(found.failed),
     )

@@ -19,8 +19,9 @@ from faemb.features.job import content_hash
 from faemb.runtime.parallel import TaskFailed
 from faemb.web import schema
 from faemb.web.asking import entry_of, question_of
-from faemb.web.listing import Dates, Filter, text_of
-from faemb.web.problems import Problem
+from faemb.web.documentation import DOWNLOAD, JPEG
+from faemb.web.listing import Dates, Filter
+from faemb.web.problems import Problem, text
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["images"])
@@ -83,7 +84,7 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
     return await service.looking.do(read)
 
 
-@router.get("/images/{id}/thumbnail", response_class=Response)
+@router.get("/images/{id}/thumbnail", response_class=Response, responses=JPEG)
 async def thumbnail(service: Shared, id: Id) -> Response:
     """A small JPEG, without metadata."""
 
@@ -96,7 +97,7 @@ async def thumbnail(service: Shared, id: Id) -> Response:
     return _jpeg(jpeg or await _picture(service, path, 240))
 
 
-@router.get("/images/{id}/file", response_class=Response)
+@router.get("/images/{id}/file", response_class=Response, responses=DOWNLOAD)
 async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
     path, hash = await service.looking.do(lambda photos: _place(photos, id))
@@ -106,7 +107,7 @@ async def file(service: Shared, id: Id) -> Response:
     )
 
 
-@router.get("/images/{id}/features", response_class=Response)
+@router.get("/images/{id}/features", response_class=Response, responses=DOWNLOAD)
 async def features(service: Shared, id: Id) -> Response:
     """The stored local features, as the .npz file that `faemb features` writes."""
 
@@ -121,7 +122,7 @@ async def features(service: Shared, id: Id) -> Response:
     return _download(content)
 
 
-@router.get("/pictures/{query}", response_class=Response)
+@router.get("/pictures/{query}", response_class=Response, responses=JPEG)
 async def picture(
     service: Shared, query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.")]
 ) -> Response:
@@ -143,8 +144,8 @@ def image_of(photos: Collection, entry: Entry, dates: Dates) -> schema.Image:
     dated = dates.of(photos, entry.hash, entry.changed)
     return schema.Image(
         id=entry.id,
-        name=text_of(path.name),
-        folder=text_of(path.parent),
+        name=text(path.name),
+        folder=text(str(path.parent)),
         width=entry.width,
         height=entry.height,
         changed=changed.isoformat(timespec="seconds"),

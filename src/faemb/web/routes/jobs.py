@@ -11,8 +11,7 @@ from faemb.runtime import UNKNOWN, Progress
 from faemb.web import schema
 from faemb.web.changing import add_folder, relearn, require_allowed, update
 from faemb.web.jobs import Job, Outcome
-from faemb.web.listing import text_of
-from faemb.web.problems import Problem, sentence
+from faemb.web.problems import Problem, sentence, text
 from faemb.web.service import Shared, Writable
 
 router = APIRouter(prefix="/api", tags=["jobs"])
@@ -74,10 +73,10 @@ def told(job: Job) -> schema.Job:
         total=None if job.total == UNKNOWN else job.total,
         seconds=round(job.seconds, 1),
         seconds_left=None if left is None else round(left, 1),
-        result=None if outcome is None else text_of(outcome.result),
-        failed=unusable(outcome.failed if outcome is not None else ()),
+        result=None if outcome is None else text(outcome.result),
+        failed=unreadable(outcome.failed if outcome is not None else ()),
     )
 
 
-def unusable(faults: Iterable[Fault]) -> list[schema.Unusable]:
-    return [schema.Unusable(name=text_of(fault.path), reason=text_of(sentence(fault))) for fault in faults]
+def unreadable(faults: Iterable[Fault]) -> list[schema.Unreadable]:
+    return [schema.Unreadable(name=text(fault.path), reason=text(sentence(fault))) for fault in faults]

@@ -13,7 +13,7 @@ from faemb.web import schema
 from faemb.web.answering import MOST_HITS, Wanted
 from faemb.web.asking import entry_of, question_from, question_of
 from faemb.web.listing import Dates, Filter
-from faemb.web.problems import Problem, sentence
+from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
 from faemb.web.routes.images import image_of
 from faemb.web.service import Service, Shared
@@ -70,7 +70,7 @@ async def search(
             query=_asked(question),
             hits=[hit for hit in shown if hit is not None],
             total=len(answer.hits),
-            note=sentence(answer.note) if answer.note else "",
+            note=text(sentence(answer.note)) if answer.note else "",
             seconds=round(time.perf_counter() - begun, 4),
         )
 
@@ -106,7 +106,7 @@ def _asked(question: Question) -> schema.Asked:
     width, height = question.size
     box = None if question.box is None else list(question.box)
     return schema.Asked(
-        key=question.key, name=question.name, width=width, height=height, features=len(question.used), box=box
+        key=question.key, name=text(question.name), width=width, height=height, features=len(question.used), box=box
     )
 
 
@@ -133,13 +133,11 @@ def _explained(question: Question, id: int, found: Explanation) -> schema.Explan
     transform = None if verification is None else verification.transform
     return schema.Explanation(
         query=_side(question.name, question.size, f"/api/pictures/{question.key}"),
-        result=_side(
-            found.result.file.name if found.result.file else "", found.result.size, f"/api/pictures/image-{id}"
-        ),
+        result=_side("" if file is None else file.name, found.result.size, f"/api/pictures/image-{id}"),
         similarity=found.similarity,
         confidence=round(found.confidence, 4),
         verdict=found.verdict,
-        reasons=[sentence(reason) for reason in reasons(found)],
+        reasons=[text(sentence(reason)) for reason in reasons(found)],
         transform=None if transform is None else transform.tolist(),
         overlap=None if overlap is None else [region.tolist() for region in overlap],
         pairs=_pairs(found),
@@ -148,7 +146,7 @@ def _explained(question: Question, id: int, found: Explanation) -> schema.Explan
 
 
 def _side(name: str, size: tuple[int, int], picture: str) -> schema.Side:
-    return schema.Side(name=name, width=size[0], height=size[1], picture=picture)
+    return schema.Side(name=text(name), width=size[0], height=size[1], picture=picture)
 
 
 def _pairs(found: Explanation) -> list[schema.Pair] | None:

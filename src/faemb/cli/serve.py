@@ -1,0 +1,77 @@
+"""The command that serves a collection: the page in the browser, and the HTTP API."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from faemb.cli.console import print_what_is_logged, result
+from faemb.cli.options import Device, InCollection, Jobs, flag, open_address, value
+
+TOKEN = "FAEMB_TOKEN"  # noqa: S105, the name of a variable
+
+
+def serve(
+    collection: InCollection,
+    *,
+    host: Annotated[
+        str, value("ADDRESS", "Address to listen at; other than this machine's own, visitors need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, value("N", "Port to listen at; 0 for any that is free.")] = 8000,
+    token: Annotated[
+        str | None,
+        value("SECRET", f"Secret that every visitor needs; better given as the environment variable {TOKEN}."),
+    ] = None,
+    writable: Annotated[bool, flag("Allow visitors to add and remove images.", "--writable")] = False,
+    uploads: Annotated[
+        Path | None,
+        value("FOLDER", "Folder for images that visitors add; NAME-uploads beside NAME.faemb if not given."),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        value("NAME", "Name under which the server is also reached, as behind a proxy; may be repeated."),
+    ] = None,
+    device: Device = "cpu",
+    jobs: Jobs = None,
+    show: Annotated[bool, flag("Show the page in the browser.", "--open")] = False,
+) -> None:
+    """Search COLLECTION in the browser, on this machine or for others; also an HTTP API.
+
+    Example: faemb serve photos.faemb --open
+    """
+    _require_extra()
+    from faemb.web.server import serve, with_token
+    from faemb.web.settings import ServerSettings
+
+    settings = with_token(
+        ServerSettings(
+            collection=collection,
+            host=host,
+            port=port,
+            token=token or os.environ.get(TOKEN) or None,
+            host_names=tuple(host_name or ()),
+            writable=writable,
+            uploads=uploads,
+            device=device,
+            jobs=jobs,
+        )
+    )
+
+    def ready(address: str) -> None:
+        result(f"{collection} is served at {address}")
+        result("stop with Ctrl-C")
+        sys.stdout.flush()  # to a file or a pipe it would wait for more lines
+        if show:
+            open_address(address)
+
+    print_what_is_logged("uvicorn", "faemb")
+    serve(settings, ready)
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    from faemb.errors import MissingExtraError
+
+    if not all(map(find_spec, ("fastapi", "uvicorn", "python_multipart", "prometheus_client"))):
+        raise MissingExtraError("faemb serve", "web")

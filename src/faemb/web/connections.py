@@ -1,0 +1,59 @@
+"""A connection to the server, which ends if a client keeps it and neither asks for nor takes anything.
+
+Uvicorn waits for the rest of a request's head, and for a client that does not read its answer, as long as it takes: a
+few hundred such clients would occupy all connections that the process may have.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST = 400
+"""Connections at a time; further ones are closed at once. Systems commonly allow a process 1,024 open files."""
+SECONDS = 20.0
+"""In which the head of the next request must be complete, or a part of the last answer taken."""
+
+
+class Connection(H11Protocol):
+    _timer: asyncio.TimerHandle | None = None
+    _left = 0
+    """Bytes of answers that the client had not taken when the time began."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > MOST:
+            transport.abort()
+        else:
+            self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        self._await_request()  # first: the next request may be there already
+        super().on_response_complete()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def _await_request(self) -> None:
+        self._stop_waiting()
+        self._left = self.transport.get_write_buffer_size()
+        self._timer = self.loop.call_later(SECONDS, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if 0 < self.transport.get_write_buffer_size() < self._left:
+            self._await_request()  # a slow client, but it reads
+        else:
+            self.transport.abort()

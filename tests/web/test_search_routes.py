@@ -1,0 +1,271 @@
+"""Search, explanations and images over HTTP, in an application with real worker processes."""
+
+import io
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import PIL.Image
+import pytest
+
+from faemb.collection import Collection
+from faemb.features.files.npz import read_npz
+from faemb.web.settings import ServerSettings
+from pictures import blank, picture, pixels
+from served import serving
+from small_collections import NAMES, make_collection, working_here
+
+MISSING = 10**6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five images in `photos`, one of them with a copy, one without features, and their collection."""
+    folder = make_collection(tmp_path_factory.mktemp("served"), NAMES)
+    shutil.copy(folder / "photos" / "a.png", folder / "photos" / "trip" / "copy.png")
+    blank(folder / "photos" / "blank.png")
+    with working_here(), Collection.open(folder / "photos.faemb") as photos:
+        photos.update()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[httpx.Client]:
+    with serving(ServerSettings(folder / "photos.faemb", jobs=1)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ids(client: httpx.Client) -> dict[str, int]:
+    return {image["name"]: image["id"] for image in client.get("/api/images").json()["images"]}
+
+
+def search(
+    client: httpx.Client, sent: bytes | None = None, called: str = "query.png", **form: object
+) -> httpx.Response:
+    files = None if sent is None else {"file": (called, sent)}
+    return client.post("/api/search", data={key: str(value) for key, value in form.items()}, files=files)
+
+
+def png(seed: int) -> bytes:
+    stream = io.BytesIO()
+    PIL.Image.fromarray(pixels(seed)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def names(response: httpx.Response) -> list[str]:
+    assert response.status_code == 200, response.text
+    return [hit["name"] for hit in response.json()["hits"]]
+
+
+def assert_problem(response: httpx.Response, status: int, words: str) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    content = response.json()
+    assert content["status"] == status
+    assert words in content["detail"]
+    assert content["detail"].endswith(".")
+    assert "Traceback" not in response.text
+
+
+def test_an_image_that_was_sent_finds_its_copies(client, folder):
+    response = search(client, (folder / "photos" / "b.png").read_bytes(), "my photo.png", top=2)
+    answer = response.json()
+    assert names(response)[0] == "b.png"
+    first = answer["hits"][0]
+    assert (first["copy_of_query"], first["itself"], first["verdict"], first["confidence"]) == (True, False, "same", 1)
+    assert (first["similarity"], first["width"], first["height"]) == (1, 120, 90)
+    assert first["folder"] == str(folder / "photos")
+    assert len(answer["hits"]) == 2
+    assert answer["query"]["name"] == "my photo.png"
+    assert answer["query"]["features"] > 0
+
+
+def test_an_image_of_the_collection_finds_itself_and_its_copy(client, ids):
+    answer = search(client, query=f"image-{ids['a.png']}", top=3).json()
+    assert answer["hits"][0]["itself"]
+    assert [hit["name"] for hit in answer["hits"]][:2] == ["a.png", "copy.png"]
+    assert answer["hits"][1]["copy_of_query"]
+
+
+def test_the_answer_is_that_of_the_collection(client, folder):
+    file = folder / "photos" / "trip" / "d.png"
+    with Collection.open(folder / "photos.faemb") as photos:
+        (expected,) = photos.search(file, top=1000)
+    shown = search(client, file.read_bytes(), top=1000).json()["hits"]
+    assert [hit["name"] for hit in shown] == [hit.path.name for hit in expected.hits]
+    assert [hit["similarity"] for hit in shown] == [hit.score for hit in expected.hits]
+    known = [hit.confidence for hit in expected.hits]
+    assert all(
+        hit["confidence"] is None if value is None else math.isclose(hit["confidence"], value, abs_tol=1e-4)
+        for hit, value in zip(shown, known, strict=True)
+    )
+
+
+def test_a_query_can_be_named_again_and_boxed(client):
+    first = search(client, png(3)).json()["query"]
+    again = search(client, query=first["key"], box="0,0,60,45").json()["query"]
+    assert again["key"] == first["key"]
+    assert again["box"] == [0, 0, 60, 45]
+    assert 0 < again["features"] < first["features"]
+
+
+def test_pages_of_an_answer_join_without_gaps(client):
+    key = search(client, png(1)).json()["query"]["key"]
+    whole = search(client, query=key)
+    parts = [search(client, query=key, top=2, offset=offset) for offset in (0, 2, 4, 6, 8)]
+    assert [name for part in parts for name in names(part)] == names(whole)
+    assert {part.json()["total"] for part in parts} == {len(names(whole))}
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ({"folder": "trip"}, {"d.png", "e.png", "copy.png"}),
+        ({"name": "C"}, {"c.jpg", "copy.png"}),
+        ({"folder": "trip", "name": "e.PNG"}, {"e.png"}),
+        ({"name": "nothing"}, set()),
+    ],
+    ids=str,
+)
+def test_filters_restrict_what_is_searched(client, folder, form, expected):
+    if "folder" in form:
+        form = form | {"folder": folder / "photos" / form["folder"]}
+    assert set(names(search(client, png(0), **form))) == expected
+    listed = client.get("/api/images", params={key: str(value) for key, value in form.items()}).json()
+    assert {image["name"] for image in listed["images"]} == expected
+    assert listed["total"] == len(expected)
+
+
+def test_a_filter_does_not_change_the_confidence(client, ids):
+    query = f"image-{ids['d.png']}"
+    (alone,) = search(client, query=query, name="e.png").json()["hits"]
+    among_all = {hit["name"]: hit for hit in search(client, query=query).json()["hits"]}
+    assert alone == among_all["e.png"]
+
+
+def test_least_confidence_may_leave_nothing(client):
+    assert names(search(client, png(77), least_confidence=0.9)) == []
+
+
+def test_explanation(client, ids):
+    found = client.get(f"/api/explain/image-{ids['a.png']}/{ids['copy.png']}").json()
+    assert (found["verdict"], found["similarity"]) == ("same", 1)
+    np.testing.assert_allclose(found["transform"], np.eye(3), atol=1e-3)
+    agreeing = [pair for pair in found["pairs"] if pair["agrees"]]
+    assert len(agreeing) > 5
+    assert all(np.allclose(pair["query"], pair["result"]) for pair in agreeing)
+    assert len(found["overlap"]) == 2
+    assert any("agree with one transform" in reason for reason in found["reasons"])
+    assert client.get(found["query"]["picture"]).headers["content-type"] == "image/jpeg"
+    assert found["result"]["name"] == "copy.png"
+
+
+def test_pictures_have_no_metadata(client, folder, ids):
+    with PIL.Image.open(folder / "photos" / "c.jpg") as image:
+        exif = PIL.Image.Exif()
+        exif[0x010E] = "a secret place"
+        stream = io.BytesIO()
+        image.save(stream, "JPEG", exif=exif)
+    key = search(client, stream.getvalue()).json()["query"]["key"]
+    assert b"a secret place" in stream.getvalue()
+    for address in (
+        f"/api/pictures/{key}",
+        f"/api/images/{ids['c.jpg']}/thumbnail",
+        f"/api/pictures/image-{ids['c.jpg']}",
+    ):
+        response = client.get(address)
+        assert response.headers["content-type"] == "image/jpeg"
+        with PIL.Image.open(io.BytesIO(response.content)) as shown:
+            assert shown.format == "JPEG"
+            assert not shown.getexif()
+        assert b"secret" not in response.content
+
+
+def test_a_file_is_served_as_it_was_indexed_and_only_to_be_saved(client, folder, ids):
+    response = client.get(f"/api/images/{ids['b.png']}/file")
+    assert response.content == (folder / "photos" / "b.png").read_bytes()
+    assert response.headers["content-disposition"] == "attachment"
+    assert response.headers["content-type"] == "application/octet-stream"
+
+
+def test_features_are_those_of_the_collection(client, folder, ids, tmp_path):
+    (tmp_path / "b.npz").write_bytes(client.get(f"/api/images/{ids['b.png']}/features").content)
+    with Collection.open(folder / "photos.faemb") as photos:
+        expected = photos.features(folder / "photos" / "b.png")
+    found = read_npz(tmp_path / "b.npz")
+    np.testing.assert_array_equal(found.frames, expected.frames)
+    np.testing.assert_allclose(found.descriptors, expected.descriptors)
+
+
+def test_facts(client, folder, ids):
+    facts = client.get(f"/api/images/{ids['b.png']}").json()
+    assert facts["bytes"] == (folder / "photos" / "b.png").stat().st_size
+    assert facts["available"]
+    assert facts["features"] > 0
+
+
+@pytest.fixture
+def own(folder: Path, tmp_path: Path) -> Iterator[tuple[httpx.Client, Path]]:
+    """An application whose images a test may change."""
+    shutil.copytree(folder / "photos", tmp_path / "photos")
+    shutil.copytree(folder / "photos.faemb", tmp_path / "photos.faemb")
+    with serving(ServerSettings(tmp_path / "photos.faemb", jobs=1)) as client:
+        yield client, tmp_path / "photos"
+
+
+def test_a_file_that_has_changed_or_leads_elsewhere_is_not_served(own, ids):
+    client, photos = own
+    picture(photos / "a.png", 99)
+    (photos / "b.png").unlink()
+    (photos / "b.png").symlink_to("/etc/passwd")
+    (photos / "c.jpg").unlink()
+    for address in ("/api/images/{}/file", "/api/pictures/image-{}"):
+        assert_problem(client.get(address.format(ids["a.png"])), 409, "has changed since it was indexed")
+        assert_problem(client.get(address.format(ids["b.png"])), 409, "has changed since it was indexed")
+        assert_problem(client.get(address.format(ids["c.jpg"])), 404, "is not there")
+    thumbnail = client.get(f"/api/images/{ids['c.jpg']}/thumbnail")  # the stored one
+    assert thumbnail.status_code == 200
+    assert names(search(client, query=f"image-{ids['c.jpg']}", top=1)) == ["c.jpg"]  # by its stored features
+    assert not client.get(f"/api/images/{ids['c.jpg']}").json()["available"]
+
+
+def test_changes_by_another_process_are_seen(own, ids):
+    client, photos = own
+    before = search(client, query=f"image-{ids['a.png']}").json()["total"]
+    with working_here(), Collection.open(photos.parent / "photos.faemb") as collection:
+        collection.remove(photos / "b.png")
+    assert search(client, query=f"image-{ids['a.png']}").json()["total"] == before - 1
+    assert_problem(client.get(f"/api/images/{ids['b.png']}"), 404, "There is no image")
+
+
+def test_what_cannot_be_asked_is_explained(client, ids):
+    assert_problem(search(client), 422, "either a file or a query")
+    assert_problem(search(client, png(0), query="image-1"), 422, "either a file or a query")
+    assert_problem(search(client, b"no image", "x.jpg"), 422, "x.jpg is not an image")
+    assert_problem(search(client, b"", "x.jpg"), 422, "x.jpg")
+    assert_problem(search(client, query="image-x"), 422, "expected image-NUMBER")
+    assert_problem(search(client, query=f"image-{MISSING}"), 404, "There is no image")
+    assert_problem(search(client, query="upload-0123"), 404, "send it again")
+    assert_problem(search(client, png(0), box="1,2,3"), 422, "box")
+    assert_problem(search(client, png(0), box="500,500,600,600"), 422, "box")
+    assert_problem(search(client, png(0), top=0), 422, "top")
+    assert_problem(search(client, png(0), expand="average"), 422, "expand")
+    assert_problem(search(client, png(0), expand="results", verify=0), 422, "verify is 0")
+    assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
+    assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
+    assert_problem(client.get("/api/pictures/image-%2e%2e"), 422, "expected image-NUMBER")
+    assert_problem(client.get("/api/nothing"), 404, "Not Found")
+
+
+def test_a_query_without_features_has_no_hits(client, tmp_path):
+    answer = search(client, blank(tmp_path / "plain.png").read_bytes()).json()
+    assert (answer["hits"], answer["query"]["features"]) == ([], 0)
+
+
+def test_an_image_without_features_as_a_query(client, ids):
+    answer = search(client, query=f"image-{ids['blank.png']}").json()
+    assert (answer["hits"], answer["query"]["features"]) == ([], 0)
