@@ -94,9 +94,7 @@ def laid_corners(page: Page) -> np.ndarray:
     )
 
 
-def test_the_result_is_laid_over_the_query_where_the_transform_says(
-    compared: Page, server: str, pair: tuple[int, int]
-):
+def test_the_result_is_laid_over_the_query_where_the_transform_says(compared: Page, server: str, pair: tuple[int, int]):
     """All four corners within a pixel of the screen; and near the transform with which the picture was made."""
     compared.get_by_text("One over the other").click()
     expect(compared).to_have_url(re.compile("how=over"))
@@ -181,5 +179,7 @@ def test_an_address_of_a_comparison_can_be_shared(page: Page, server: str, pair:
 
 
 def test_without_a_transform_it_says_so(page: Page, server: str, ids: dict[str, int]):
-    page.goto(f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over")
+    page.goto(
+        f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over"
+    )
     expect(page.get_by_role("dialog")).to_contain_text("one cannot be laid over the other")

@@ -35,7 +35,11 @@ def looking(request: pytest.FixtureRequest, chromium: Browser, watch: Watch) -> 
 
 
 def show(page: Page, address: str, ids: dict[str, int]) -> None:
-    named = {"palace": ids["palace/original.jpg"], "before": ids["planted/before.png"], "after": ids["planted/after.png"]}
+    named = {
+        "palace": ids["palace/original.jpg"],
+        "before": ids["planted/before.png"],
+        "after": ids["planted/after.png"],
+    }
     page.goto(address.format(**named))
     page.wait_for_load_state("networkidle")
     expect(page.locator("[aria-busy]")).to_have_count(0)
@@ -51,7 +55,9 @@ def test_a_view(looking: tuple[str, Page], view: str, writable: str, ids: dict[s
     page.screenshot(path=SCREENSHOTS / f"{view}-{name}.png")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     found = Axe().run(page).response["violations"]
-    assert [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")] == []
+    assert [
+        f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")
+    ] == []
 
 
 def test_dark_is_dark(looking: tuple[str, Page], server: str):
