@@ -5,11 +5,11 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from gallery import SCRIPT
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from faemb.demo.prints import pictures
+from gallery import SCRIPT
 from pictures import pixels
 
 

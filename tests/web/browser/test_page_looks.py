@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsing import Watch, opened
 from playwright.sync_api import Browser, Page, expect
+
+from browsing import Watch, opened
 
 SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
 VIEWS = {
