@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browsing import Watch
-from conftest import Watch
 from processes import wait_until
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>

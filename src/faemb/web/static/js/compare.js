@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { bar } from "./cards.js";
-import { element, nameOf, say } from "./dom.js";
+import { element, say } from "./dom.js";
 import { icon } from "./icons.js";
 import { JoinedView } from "./joined.js";
 import { OverlayView } from "./overlay.js";
@@ -109,7 +109,7 @@ export class Comparison {
     this.explanation = explanation;
     const { query, result, verdict, confidence, reasons } = explanation;
     const label = (text) => element("span", { class: "with" }, text);
-    this.title.replaceChildren(label(`${words.compare.query} `), nameOf(query.name), label(` · ${words.compare.result} `), nameOf(result.name));
+    this.title.replaceChildren(label(`${words.compare.query} `), element("bdi", {}, query.name), label(` · ${words.compare.result} `), element("bdi", {}, result.name));
     this.claim.replaceChildren(element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`, bar(confidence, verdict));
     this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));
     this.joined.show(explanation);

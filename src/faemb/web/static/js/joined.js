@@ -6,6 +6,7 @@ import { words } from "./words.js";
 
 const SIDE = 1000;
 /** Height of both pictures in units of the drawing, or their width where one stands above the other. */
+const MUCH = 1.35;
 const GAP = 24;
 const APART = 60;
 /** Lines that begin and end nearer to others than this are drawn only if there is room. */
@@ -41,13 +42,13 @@ export class JoinedView {
   }
 }
 
-/** Both pictures side by side, or one above the other: as they are larger. */
+/** Both pictures side by side, or one above the other where they are much larger so. */
 function arranged({ query, result }, [width, height]) {
   const shapes = [query, result].map((side) => shapeOf(side));
   const beside = placed(shapes.map((shape) => [SIDE * shape, SIDE]), 0);
   const above = placed(shapes.map((shape) => [SIDE, SIDE / shape]), 1);
   const area = ({ size, pictures }) => Math.min(width / size[0], height / size[1]) ** 2 * pictures.reduce((sum, each) => sum + each.width * each.height, 0);
-  return area(beside) >= area(above) ? beside : above;
+  return MUCH * area(beside) >= area(above) ? beside : above;
 }
 
 /** Width by height; a file of features can state any size, or none. */
