@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
+from browsing import Watch
 from faemb.demo.prints import pictures
 from gallery import SCRIPT
 from pictures import pixels
@@ -143,6 +144,22 @@ def test_a_job_is_followed_and_cancelled(page: Page, writable: str, own_gallery:
     expect(running.get_by_role("progressbar")).to_have_count(0)
     for path in slow.iterdir():
         path.unlink()
+
+
+def test_a_folder_of_the_server_is_added(page: Page, writable: str, own_gallery: Path, watch: Watch):
+    """One that the collection knows; others are refused with the reason."""
+    watch.expected = ("403",)
+    Image.fromarray(pixels(88, (320, 240))).save(own_gallery / "images" / "map" / "late.png")
+    page.goto(f"{writable}/?view=add")
+    field = page.get_by_label("A folder inside one of these")
+    field.fill("/etc")
+    page.get_by_role("button", name="Add its pictures").click()
+    expect(page.locator(".toast.bad")).to_be_visible()
+    field.fill(str(own_gallery / "images" / "map"))
+    page.get_by_role("button", name="Add its pictures").click()
+    expect(page.locator(".job").first).to_have_attribute("data-state", "done")
+    page.goto(f"{writable}/?view=browse&name=late")
+    expect(page.locator(".endless .card:not(.skeleton)")).to_have_count(1)
 
 
 def test_a_server_that_only_searches_offers_no_changes(page: Page, server: str, ids: dict[str, int]):

@@ -182,6 +182,8 @@ export const words = {
     folders: "From folders of the server",
     foldersWhy: "Pictures that have come, changed or gone since are added, read again, or removed.",
     update: "Look through the folders again",
+    folder: "A folder inside one of these",
+    addFolder: "Add its pictures",
     noFolders: "The collection holds files that were given one by one, and no folders.",
   },
 
