@@ -17,17 +17,25 @@ const AT_ONCE = 3;
 export class AddView {
   constructor(main) {
     const { add } = words;
-    if (!server.writable) return main.replaceChildren(element("h1", {}, add.heading), element("p", { class: "note" }, words.state.readOnly));
+    const heading = element("h1", {}, add.heading);
+    const readOnly = element("p", { class: "note" }, words.state.readOnly);
+    if (!server.writable) return main.replaceChildren(heading, readOnly);
     Object.assign(this, { waiting: [], running: 0, done: 0, all: 0, stopping: new AbortController() });
-    const area = element("div", { class: "drop-area" }, icon("add"), element("p", {}, add.drop),
-      element("p", { class: "choices" }, chooser((files) => this.take(files), { text: add.choose, several: true, kind: "strong" })));
+    const choose = chooser((files) => this.take(files), { text: add.choose, several: true, kind: "strong" });
+    const area = element(
+      "div", { class: "drop-area" }, icon("add"), element("p", {}, add.drop),
+      element("p", { class: "choices" }, choose),
+    );
     this.summary = element("p", { class: "summary" });
     this.files = element("ol", { class: "files", role: "list" });
     this.folders = element("ul", { class: "paths" });
     this.work = element("div", { class: "jobs" });
     this.again = button(add.update, () => this.#start({ kind: "update" }), { icon: icon("again") });
-    const folders = element("section", {}, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders, this.again, this.#folderForm(), this.work);
-    main.replaceChildren(element("h1", {}, add.heading), area, this.summary, this.files, folders);
+    const folders = element(
+      "section", {}, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders,
+      this.again, this.#folderForm(), this.work,
+    );
+    main.replaceChildren(heading, area, this.summary, this.files, folders);
     this.#showFolders();
   }
 
@@ -76,8 +84,13 @@ export class AddView {
   #folderForm() {
     const { add } = words;
     const folder = element("input", { type: "text", required: true, spellcheck: "false" });
-    const form = element("form", { class: "folder-form" }, element("label", {}, element("span", {}, add.folder), folder), element("button", { class: "button" }, add.addFolder));
-    form.addEventListener("submit", (event) => { event.preventDefault(); this.#start({ kind: "add", folder: folder.value }); });
+    const form = element(
+      "form", { class: "folder-form" }, element("label", {}, element("span", {}, add.folder), folder),
+      element("button", { class: "button" }, add.addFolder),
+    );
+    form.addEventListener(
+      "submit", (event) => { event.preventDefault(); this.#start({ kind: "add", folder: folder.value }); },
+    );
     return form;
   }
 

@@ -71,7 +71,9 @@ export class Endless {
     this.watch.disconnect();
     if (!this.offset) this.list.replaceChildren();
     this.element.removeAttribute("aria-busy");
-    this.foot.replaceChildren(problem(error), button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" }));
+    this.foot.replaceChildren(
+      problem(error), button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" }),
+    );
   }
 
   close() {
