@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 PATIENCE = 20_000
@@ -46,3 +47,10 @@ def opened(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
     watch.over(context)
     yield context.new_page()
     context.close()
+
+
+def assert_accessible(page: Page) -> None:
+    """axe-core finds nothing serious in what is shown now."""
+    found = Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [f"{each['id']}: {each['nodes'][0]['html']}" for each in serious] == []

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
-from browsing import Watch
+from browsing import Watch, assert_accessible
 from faemb.demo.prints import pictures
 from gallery import SCRIPT
 from pictures import pixels
@@ -83,6 +83,7 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     expect(cards).to_have_count(4)
     page.get_by_role("button", name="Remove: close.jpg").first.click()
     expect(page.get_by_role("dialog")).to_contain_text("The file itself stays where it is.")
+    assert_accessible(page)
     page.get_by_role("button", name="Keep it").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(cards).to_have_count(4)
@@ -90,6 +91,7 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     page.get_by_role("button", name="Remove: close.jpg").first.click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(cards).to_have_count(3)
+    assert_accessible(page)
     assert len(list((own_gallery / "images").glob("*/close.jpg"))) == 4
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("close.jpg is back.")

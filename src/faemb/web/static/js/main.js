@@ -59,6 +59,10 @@ function search(files) {
   shown.view.ask(files);
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the state, and nothing else
+  main.focus();
+});
 listenForFiles(() => {
   const adding = current().view === "add";
   return {
