@@ -36,6 +36,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+LONGEST = ("test_examples", "test_demo", "test_fuzz", "test_kill", "test_readme")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first: at the end no worker waits while another has one of them left."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+def pytest_runtest_setup() -> None:
+    typechecking.next_test()
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20170306)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from fastapi import FastAPI
 
 from faemb.web.app import create_app
 from faemb.web.server import Server
@@ -22,7 +23,13 @@ from processes import COMMAND, PATIENCE, wait_until
 @contextmanager
 def serving(settings: ServerSettings) -> Iterator[httpx.Client]:
     """A client of a server with these settings; the port is one that is free."""
-    server = Server(create_app(settings), lambda: None)
+    with answering(create_app(settings)) as client:
+        yield client
+
+
+@contextmanager
+def answering(app: FastAPI) -> Iterator[httpx.Client]:
+    server = Server(app, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.answer, args=(listening,))
         thread.start()

@@ -1,44 +1,39 @@
-"""A collection behind the HTTP API: a server in a thread of this process, and a client over the loopback."""
+"""A server that may change its collection: a client, and what its answers say."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
-import uvicorn
 
 from faemb.web.app import create_app
-from faemb.web.service import Service
+from faemb.web.changing import Changes
 from faemb.web.settings import ServerSettings
-from processes import PATIENCE, wait_until
-
-
-class Client(httpx.Client):
-    service: Service
-    """Of the server, in this process."""
+from processes import wait_until
+from served import answering
 
 
 @contextmanager
-def served(collection: Path, **settings: Any) -> Iterator[Client]:
-    """A client of a server that may change the collection."""
+def writable(collection: Path, **settings: Any) -> Iterator[httpx.Client]:
+    with writable_from_within(collection, **settings) as (client, _):
+        yield client
+
+
+class Within(NamedTuple):
+    client: httpx.Client
+    changes: Changes
+
+
+@contextmanager
+def writable_from_within(collection: Path, **settings: Any) -> Iterator[Within]:
+    """With what the server does its changes with: it runs in this process."""
     app = create_app(ServerSettings(collection, **{"writable": True, "jobs": 1, **settings}))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, loop="asyncio", ws="none"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        assert wait_until(lambda: server.started or not thread.is_alive())
-        host, port = server.servers[0].sockets[0].getsockname()
-        with Client(base_url=f"http://{host}:{port}", timeout=PATIENCE, trust_env=False) as client:
-            client.service = app.state.service
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
+    with answering(app) as client:
+        yield Within(client, app.state.service.changes)
 
 
-def send(client: Client, *files: Path | tuple[str, bytes]) -> Any:
+def send(client: httpx.Client, *files: Path | tuple[str, bytes]) -> Any:
     """The answer to an upload of files, or of contents under other names."""
     pairs = [(each.name, each.read_bytes()) if isinstance(each, Path) else each for each in files]
     answer = client.post("/api/images", files=[("files", pair) for pair in pairs])
@@ -50,7 +45,7 @@ def names(images: list[dict[str, Any]]) -> list[str]:
     return [image["name"] for image in images]
 
 
-def ended(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+def ended(client: httpx.Client, job: dict[str, Any]) -> dict[str, Any]:
     """The job when it has ended."""
     found = dict(job)
 

@@ -75,7 +75,17 @@ def test_a_browser_loads_a_file_once(client: httpx.Client):
 
 @pytest.mark.parametrize(
     "path",
-    ["../app.py", "%2e%2e/app.py", "js/../../app.py", "answers.html", "page.html", "js", "", "js/none.js", "//etc/passwd"],
+    [
+        "../app.py",
+        "%2e%2e/app.py",
+        "js/../../app.py",
+        "answers.html",
+        "page.html",
+        "js",
+        "",
+        "js/none.js",
+        "//etc/passwd",
+    ],
 )
 def test_no_other_file_is_served(client: httpx.Client, path: str):
     answer = client.get(f"/static/{path}")
@@ -94,7 +104,9 @@ def test_the_name_of_the_collection_is_text(tmp_path: Path):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_make_no_markup_of_data(script: Path):
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function", script.read_text())
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|new Function", script.read_text()
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -5,19 +5,24 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import PIL.Image
 import pytest
 
 from faemb.collection import Collection
 from faemb.collection.locking import only_writer
-from faemb.web import changing, receiving
+from faemb.features.job import content_hash
+from faemb.web import changing
+from faemb.web.changing import Changes
 from faemb.web.receiving import Coming, place, prepare, safe_name
 from pictures import picture, pixels
+from processes import PATIENCE, wait_until
 from small_collections import make_collection, make_features
-from writable_server import Client, names, problem, send, served
+from writable_server import Within, names, problem, send, writable, writable_from_within
 
 
 @pytest.fixture
@@ -26,9 +31,15 @@ def collection(tmp_path: Path, in_this_process: None) -> Path:
 
 
 @pytest.fixture
-def client(collection: Path) -> Iterator[Client]:
-    with served(collection) as client:
+def client(collection: Path) -> Iterator[httpx.Client]:
+    with writable(collection) as client:
         yield client
+
+
+@pytest.fixture
+def within(collection: Path) -> Iterator[Within]:
+    with writable_from_within(collection) as within:
+        yield within
 
 
 @pytest.fixture
@@ -36,7 +47,7 @@ def uploads(tmp_path: Path) -> Path:
     return tmp_path / "photos-uploads"
 
 
-def found_by(client: Client, image: dict[str, Any]) -> dict[str, Any]:
+def found_by(client: httpx.Client, image: dict[str, Any]) -> dict[str, Any]:
     answer = client.post("/api/search", data={"query": f"image-{image['id']}"})
     assert answer.status_code == 200, answer.text
     return answer.json()["hits"][0]
@@ -55,7 +66,7 @@ def test_what_is_answered_is_stored_and_found(client, collection, uploads, tmp_p
 
 
 def test_the_folder_can_be_chosen(collection, tmp_path):
-    with served(collection, uploads=tmp_path / "deep" / "inbox") as client:
+    with writable(collection, uploads=tmp_path / "deep" / "inbox") as client:
         send(client, picture(tmp_path / "new.png", 50))
     assert os.listdir(tmp_path / "deep" / "inbox") == ["new.png"]
 
@@ -111,7 +122,7 @@ def test_an_unusable_file_that_lay_there_stays(client, uploads):
 
 
 def test_a_file_that_is_too_large_does_not_hinder_the_others(collection, uploads, tmp_path):
-    with served(collection, most_bytes=20_000) as client:
+    with writable(collection, most_bytes=20_000) as client:
         answer = send(client, ("large.png", bytes(23_000)), picture(tmp_path / "new.png", 50))
     assert answer["failed"] == [
         {"name": "large.png", "reason": "It has 23 KB; this server takes images of at most 20 KB."}
@@ -127,16 +138,22 @@ def test_the_date_of_a_photograph(client, tmp_path):
     assert (image["date"], image["taken"]) == ("2014-07-20T13:05:09", True)
 
 
-def test_requests_that_wait_are_added_together(client, collection, tmp_path, monkeypatch):
+def test_requests_that_wait_are_added_together(within, collection, tmp_path, monkeypatch):
     """And each gets its own answer."""
+    client, changes = within
     calls, add = [], Collection.add
-    monkeypatch.setattr(Collection, "add", lambda *given, **more: calls.append(1) or add(*given, **more))
+
+    def counting(*given: Any, **more: Any) -> Any:
+        calls.append(given)
+        return add(*given, **more)
+
+    monkeypatch.setattr(Collection, "add", counting)
     files = [picture(tmp_path / f"{seed}.png", seed) for seed in range(60, 66)]
     with ThreadPoolExecutor(8) as threads:
-        with held(client) as release:
+        with held(changes) as release:
             sent = [threads.submit(send, client, file, (f"bad {file.name}", file.name.encode())) for file in files]
             twice = threads.submit(send, client, files[0])
-            assert waiting(client, 7)
+            assert wait_until(lambda: len(changes._waiting) == 7)
             release.set()
         answers = [each.result() for each in sent]
     assert len(calls) == 1
@@ -148,31 +165,21 @@ def test_requests_that_wait_are_added_together(client, collection, tmp_path, mon
         assert len(photos) == 8
 
 
-class held:
+@contextmanager
+def held(changes: Changes) -> Iterator[threading.Event]:
     """The thread that changes the collection is busy until it is released."""
-
-    def __init__(self, client: Client) -> None:
-        self._changes, self._release = client.service.changes, threading.Event()
-
-    def __enter__(self) -> threading.Event:
-        self._changes._desk.submit(lambda photos: self._release.wait(60))
-        return self._release
-
-    def __exit__(self, *_: object) -> None:
-        self._release.set()
+    release = threading.Event()
+    changes._desk.submit(lambda photos: release.wait(PATIENCE))
+    try:
+        yield release
+    finally:
+        release.set()
 
 
-def waiting(client: Client, requests: int) -> bool:
-    changes = client.service.changes
-    deadline = time.monotonic() + 60
-    while len(changes._waiting) < requests and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return len(changes._waiting) == requests
-
-
-def test_a_request_does_not_wait_for_hours(client, uploads, tmp_path, monkeypatch):
+def test_a_request_does_not_wait_for_hours(within, uploads, tmp_path, monkeypatch):
+    client, changes = within
     monkeypatch.setattr(changing, "_PATIENCE", 0.05)
-    with held(client):
+    with held(changes):
         files = {"files": ("new.png", picture(tmp_path / "new.png", 50).read_bytes())}
         answer = client.post("/api/images", files=files)
         assert "try again when that has ended" in problem(answer, 503)
@@ -190,24 +197,26 @@ def test_another_process_changes_the_collection(client, collection, uploads, tmp
 
 
 def test_a_server_that_may_only_read(collection, uploads):
-    with served(collection, writable=False) as client:
+    with writable(collection, writable=False) as client:
         for method, address in (("POST", "images"), ("DELETE", "images/1"), ("POST", "undo/x"), ("POST", "jobs")):
-            given = {"files": {"files": ("a.png", b"a")}} if address == "images" else {}
-            given = {"json": {"kind": "update"}} if address == "jobs" else given
-            assert "--writable" in problem(client.request(method, f"/api/{address}", **given), 403)
+            files = {"files": ("a.png", b"a")} if address == "images" else None
+            order = {"kind": "update"} if address == "jobs" else None
+            answer = client.request(method, f"/api/{address}", files=files, json=order)
+            assert "--writable" in problem(answer, 403)
     assert not uploads.exists()
 
 
 def test_a_folder_for_uploads_that_cannot_be_made(collection, tmp_path):
     (tmp_path / "file").write_text("no folder")
     files = {"files": ("new.png", b"x")}
-    for place in (tmp_path / "file" / "below", collection / "inside"):
-        with served(collection, uploads=place) as client:
+    for folder in (tmp_path / "file" / "below", collection / "inside"):
+        with writable(collection, uploads=folder) as client:
             assert "cannot be used" in problem(client.post("/api/images", files=files), 507)
 
 
-def test_a_server_that_stops_undoes_what_is_not_stored(collection, uploads, tmp_path, monkeypatch):
+def test_a_server_that_stops_undoes_what_is_not_stored(within, collection, uploads, tmp_path, monkeypatch):
     """The request gets an answer all the same."""
+    client, changes = within
     begun, add = threading.Event(), Collection.add
 
     def slow(photos: Collection, *given: object, progress: object, **more: object) -> object:
@@ -217,11 +226,11 @@ def test_a_server_that_stops_undoes_what_is_not_stored(collection, uploads, tmp_
             time.sleep(0.01)
 
     monkeypatch.setattr(Collection, "add", slow)
-    with ThreadPoolExecutor(1) as threads, served(collection) as client:
+    with ThreadPoolExecutor(1) as threads:
         new = picture(tmp_path / "new.png", 50)
         sent = threads.submit(client.post, "/api/images", files={"files": (new.name, new.read_bytes())})
         assert begun.wait(60)
-        client.service.changes.close()
+        changes.close()
         assert "being stopped" in problem(sent.result(), 503)
     assert os.listdir(uploads) == []
     monkeypatch.setattr(Collection, "add", add)
@@ -267,8 +276,8 @@ def test_a_file_that_a_killed_server_has_left_is_used(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"same")
     coming = tmp_path / "coming"
     coming.write_bytes(b"same")
-    found = place(Coming("a.jpg", coming, receiving.content_hash(coming)), tmp_path)
+    found = place(Coming("a.jpg", coming, content_hash(coming)), tmp_path)
     assert found == (tmp_path / "a.jpg", False)
     (tmp_path / "b.jpg").symlink_to(tmp_path / "a.jpg")
-    found = place(Coming("b.jpg", coming, receiving.content_hash(coming)), tmp_path)
+    found = place(Coming("b.jpg", coming, content_hash(coming)), tmp_path)
     assert found == (tmp_path / "b (2).jpg", True)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from conftest import Watch, opened
 from playwright.sync_api import Browser, Page, expect
+
+from conftest import Watch, opened
 
 
 @pytest.fixture
@@ -130,6 +131,10 @@ def test_box_by_touch(phone: Page, server: str, ids: dict[str, int]):
     assert place
     fingers = phone.context.new_cdp_session(phone)
     for kind, part in (("touchStart", 0.25), ("touchMove", 0.5), ("touchMove", 0.75), ("touchEnd", None)):
-        at = [] if part is None else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
+        at = (
+            []
+            if part is None
+            else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
+        )
         fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
     assert_near(box_in_address(phone), (0.25, 0.25, 0.75, 0.75), SIZE)

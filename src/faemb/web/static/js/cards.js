@@ -25,7 +25,7 @@ export function card(image, { address, label, details = [], actions = [] }) {
 }
 
 /** Short facts; a line ends between two of them only. */
-export const facts = (texts) => element("p", { class: "detail facts" }, texts.filter(Boolean).flatMap((text, place) => [place ? " · " : "", element("span", {}, text)]));
+export const facts = (texts) => element("p", { class: "detail facts" }, texts.filter(Boolean).map((text, place, all) => element("span", {}, place < all.length - 1 ? `${text}, ` : text)));
 
 export const detail = (text, kind = "") => element("p", { class: `detail ${kind}` }, text);
 

@@ -52,7 +52,7 @@ export class Comparison {
 
   #open() {
     const { compare } = words;
-    this.title = element("h2", { id: "compare-title" });
+    this.title = element("h2", { id: "compare-title", tabindex: "-1" });
     this.claim = element("p", { class: "verdict" });
     this.reasons = element("ul", { class: "reasons" });
     this.body = element("div", { class: "compare-body" });
@@ -69,6 +69,7 @@ export class Comparison {
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
     document.body.append(this.dialog);
     this.dialog.showModal();
+    this.title.focus();
   }
 
   #key(event) {
@@ -143,8 +144,9 @@ export class Comparison {
   #steps() {
     const { ids } = this.results();
     const place = ids.indexOf(Number(this.state.compare));
-    this.previous.disabled = place <= 0;
-    this.next.disabled = place < 0 || place >= ids.length - 1;
+    // A button that is disabled while it has the focus would swallow the arrow keys.
+    this.previous.setAttribute("aria-disabled", place <= 0);
+    this.next.setAttribute("aria-disabled", place < 0 || place >= ids.length - 1);
   }
 
   // Choices

@@ -20,7 +20,7 @@ export class GroupsView {
     this.note = element("p", { class: "soft" });
     this.list = new Endless({
       load: (offset, signal) => this.#load(offset, signal),
-      draw: (group, place) => [drawn(group, place)],
+      draw: (group, place) => [section(group, place)],
       loaded: (answer) => this.#loaded(answer),
       kind: "groups",
       waiting: () => [],
@@ -86,11 +86,13 @@ export class GroupsView {
   }
 }
 
-function drawn(group, place) {
+function section(group, place) {
   const { groups } = words;
   const cards = group.images.map((image, number) => member(group, image, number));
-  return element("li", { class: "group" }, element("h2", {}, groups.group(place + 1)), element("p", { class: "soft" }, groups.about(group)),
+  const drawn = element("li", { class: "group" }, element("h2", {}, groups.group(place + 1)), element("p", { class: "soft" }, groups.about(group)),
     element("ul", { class: "cards", role: "list" }, cards));
+  drawn.style.setProperty("--members", cards.length);
+  return drawn;
 }
 
 /** The first image of a group is the one to keep; the others can be compared with it. */
@@ -104,6 +106,6 @@ function member(group, image, number) {
     address: number ? compare : search,
     label: number ? words.results.compareName(image.name) : words.start.searchWith(image.name),
     details: [known, number ? null : detail(groups.keep(group.reason), "mark")],
-    actions: [number ? element("a", { class: "action", href: compare }, icon("compare"), groups.compare) : null, removeButton(image)],
+    actions: [number ? element("a", { class: "action", href: compare, "aria-label": groups.compareName(image.name, group.images[0].name) }, icon("compare"), groups.compare) : null, removeButton(image)],
   });
 }

@@ -92,7 +92,7 @@ export class JobsView {
     clearTimeout(this.waiting);
     try {
       const jobs = await api.jobs();
-      this.#show(jobs.toReversed());
+      this.#show(jobs);
       if (!this.closed) this.waiting = setTimeout(() => this.update(), jobs.every(isOver) ? SELDOM : OFTEN);
     } catch (error) {
       Object.assign(this.problem, { hidden: false, textContent: error.message });
@@ -106,13 +106,13 @@ export class JobsView {
 
   #show(jobs) {
     this.none.hidden = jobs.length > 0;
-    for (const job of jobs) {
-      if (!this.cards.has(job.id)) {
-        const card = new JobCard();
-        this.cards.set(job.id, card);
-        this.list.append(card.element);
-      }
-      this.cards.get(job.id).show(job);
-    }
+    const cards = jobs.map((job) => {
+      if (!this.cards.has(job.id)) this.cards.set(job.id, new JobCard());
+      const card = this.cards.get(job.id);
+      card.show(job);
+      return card.element;
+    });
+    const same = cards.length === this.list.children.length && cards.every((card, place) => card === this.list.children[place]);
+    if (!same) this.list.replaceChildren(...cards);
   }
 }

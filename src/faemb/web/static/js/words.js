@@ -23,7 +23,7 @@ export const words = {
   unreachable: "The server cannot be reached. Is it still running?",
   failed: (status) => `The server could not answer (${status}). Try again.`,
 
-  views: { search: "Search", browse: "Browse", groups: "Groups", state: "Collection", add: "Add pictures", jobs: "Jobs" },
+  views: { search: "Search", browse: "Browse", groups: "Groups", state: "Collection", add: "Add", jobs: "Jobs" },
   title: (view, collection) => `${view}: ${collection}`,
   running: (count) => `${counted(count, "job")} running`,
 
@@ -161,9 +161,10 @@ export const words = {
     total: (count) => counted(count, "group"),
     none: "No groups were found.",
     group: (place) => `Group ${place}`,
-    about: (group) => `${group.kind}: ${counted(group.images.length, "picture")}, similarity ${group.similarity}`,
+    about: (group) => `${group.kind}: ${counted(group.images.length, "picture")}, ${group.similarity}`,
     keep: (reason) => `keep: ${reason}`,
-    compare: "Compare with the first",
+    compare: "Compare",
+    compareName: (name, first) => `Compare: ${name} with ${first}`,
   },
 
   add: {
