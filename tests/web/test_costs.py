@@ -106,7 +106,7 @@ def test_more_requests_than_the_server_can_do_are_told_to_come_again(client):
     with connected(client) as one, connected(client) as other:
         begin(one)
         begin(other)
-        assert wait_until(lambda: client.get("/api/images").status_code == 429)
+        assert wait_until(lambda: _in_flight(client) == 2)
         refused = client.post("/api/search", data={"query": "image-1"})
         assert_refused(refused, 429, "ask again in a few seconds")
         assert int(refused.headers["Retry-After"]) > 0
