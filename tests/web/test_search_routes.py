@@ -91,11 +91,19 @@ def test_an_image_of_the_collection_finds_itself_and_its_copy(client, ids):
     assert answer["hits"][1]["copy_of_query"]
 
 
-def test_the_answer_is_that_of_the_collection(client, folder):
+@pytest.mark.parametrize("box", [None, (0, 0, 60, 45)], ids=["whole", "few features in a box"])
+@pytest.mark.parametrize("how", ["sent", "stored"])
+def test_the_answer_is_that_of_the_collection(client, folder, ids, how, box):
     file = folder / "photos" / "trip" / "d.png"
     with Collection.open(folder / "photos.faemb") as photos:
-        (expected,) = photos.search(file, top=1000)
-    shown = search(client, file.read_bytes(), top=1000).json()["hits"]
+        (expected,) = photos.search(file, top=1000, box=box)
+    region = {} if box is None else {"box": ",".join(map(str, box))}
+    if how == "sent":
+        answer = search(client, file.read_bytes(), top=1000, **region).json()
+    else:
+        answer = search(client, query=f"image-{ids['d.png']}", top=1000, **region).json()
+    shown = answer["hits"]
+    assert answer["query"]["features"] == expected.features
     assert [hit["name"] for hit in shown] == [hit.path.name for hit in expected.hits]
     assert [hit["similarity"] for hit in shown] == [hit.score for hit in expected.hits]
     known = [hit.confidence for hit in expected.hits]

@@ -39,7 +39,7 @@ class Answers:
 
 def _found(photos: Collection, question: Question, wanted: Wanted) -> Answer:
     (answer,) = photos.search_features(
-        [question.used],
+        [question.features],
         names=[question.name],
         files=[question.file],
         top=MOST_HITS,

@@ -5,15 +5,21 @@ import hashlib
 import os
 import re
 import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from starlette.datastructures import UploadFile
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
+from faemb.collection.queries import QueryFeatures, is_enlarged, query_features
 from faemb.errors import FormatError, InputError, LimitError, about
 from faemb.features import LocalFeatures
+from faemb.features.region import checked_box
 from faemb.runtime.parallel import TaskFailed, WorkerDied
+from faemb.web.describing import Region
 from faemb.web.problems import Problem, sentence
 from faemb.web.queries import Query, Question
 from faemb.web.service import Service
@@ -31,7 +37,7 @@ async def question_of(service: Service, key: str) -> Question:
         query = service.queries.get(id)
         if query is None:
             raise Problem(404, "The server does not have this photograph any more; send it again.")
-        return Question(key, query.name, query.file, query.features, query.features.image_size)
+        return Question(key, query.name, query.file, query.features, query.features.plain.image_size)
     if kind == "image" and id.isascii() and id.isdigit() and len(id) < 19:
         return await _stored(service, int(id))
     raise Problem(422, f"query is {key[:80]!r}; expected image-NUMBER, or upload-HASH of an earlier answer.")
@@ -54,9 +60,19 @@ async def question_from(service: Service, upload: UploadFile) -> Question:
     return await question_of(service, f"upload-{id}")
 
 
-async def described(service: Service, file: Path, name: str) -> LocalFeatures:
+async def boxed(service: Service, question: Question, box: Sequence[float]) -> Question:
+    """The question for a region of the image alone; a region with few features is described at twice its size too."""
+    region = tuple(checked_box(box, question.size))
+    features = query_features(question.features.plain.inside(region))
+    if is_enlarged(question.file, features.plain):
+        with suppress(Problem):  # the file of a stored image may be away
+            features = await described(service, question.file, question.name, region)
+    return replace(question, features=features, box=region)
+
+
+async def described(service: Service, file: Path, name: str, box: Region = None) -> QueryFeatures:
     try:
-        return await asyncio.wrap_future(service.describers.features(file))
+        return await asyncio.wrap_future(service.describers.features(file, box))
     except (TaskFailed, WorkerDied) as error:
         raise Problem(422, f"{name} cannot be used: {error}.") from error
     except (InputError, FormatError) as error:
@@ -75,10 +91,15 @@ async def _stored(service: Service, id: int) -> Question:
         except (InputError, FormatError):
             return path, entry, None
 
-    path, entry, features = await service.looking.do(read)
-    if features is None:
-        features = await described(service, path, path.name)
-    size = (entry.width, entry.height) if entry.width and entry.height else features.image_size
+    path, entry, stored = await service.looking.do(read)
+    features = None if stored is None else query_features(stored)
+    if features is None or is_enlarged(path, features.plain):
+        try:
+            features = await described(service, path, path.name)
+        except Problem:  # the file may be away
+            if features is None:
+                raise
+    size = (entry.width, entry.height) if entry.width and entry.height else features.plain.image_size
     return Question(f"image-{id}", path.name, path, features, size)
 
 

@@ -9,47 +9,64 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from faemb.collection.packing import rounded
-from faemb.features import Extractor, LocalFeatures
-from faemb.features.feature_files import features_of_query, picture_of
+from faemb.collection.queries import DescribeQuery, QueryFeatures
+from faemb.features import Extractor
+from faemb.features.feature_files import picture_of
 from faemb.features.image import as_image
 from faemb.runtime.parallel import Workers
 
+Region = tuple[float, ...] | None
+"""x1, y1, x2, y2 in pixels; None: the whole image."""
 _QUALITY = 85
 
 
 @dataclass(frozen=True)
+class _Features:
+    """Asks for the local features of a file, in a region of it."""
+
+    file: Path
+    box: Region
+
+    def answer(self, extractor: Extractor) -> QueryFeatures:
+        return DescribeQuery(extractor, self.box)((0, self.file))
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """Asks for a JPEG of a file."""
+
+    file: Path
+    side: int
+
+    def answer(self, extractor: Extractor) -> bytes:
+        pixels = np.rint(as_image(picture_of(self.file) or self.file, self.side).pixels).astype(np.uint8)
+        stream = io.BytesIO()
+        Pillow.fromarray(pixels).save(stream, format="JPEG", quality=_QUALITY)
+        return stream.getvalue()
+
+
+@dataclass(frozen=True)
 class _Work:
-    """The task of the workers, for a file and the longer side of the wanted picture; None for its features."""
+    """The task of the workers."""
 
     extractor: Extractor
 
-    def __call__(self, item: tuple[Path, int | None]) -> LocalFeatures | bytes:
-        file, side = item
-        if side is None:
-            return rounded(features_of_query(self.extractor, file))
-        return _picture(file, side)
+    def __call__(self, asked: _Features | _Picture) -> QueryFeatures | bytes:
+        return asked.answer(self.extractor)
 
 
 class Describers:
     def __init__(self, extractor: Extractor, jobs: int | None = None) -> None:
-        self._workers: Workers[tuple[Path, int | None], Any] = Workers(_Work(extractor), jobs)
+        self._workers: Workers[_Features | _Picture, Any] = Workers(_Work(extractor), jobs)
         self._workers.start()
 
-    def features(self, file: Path) -> "Future[LocalFeatures]":
-        """Its local features, rounded as stored ones are."""
-        return self._workers.submit((file, None))
+    def features(self, file: Path, box: Region = None) -> "Future[QueryFeatures]":
+        """The local features of a query, as `Collection.search` extracts them."""
+        return self._workers.submit(_Features(file, box))
 
     def picture(self, file: Path, side: int) -> "Future[bytes]":
         """A JPEG of at most this side, upright and without metadata."""
-        return self._workers.submit((file, side))
+        return self._workers.submit(_Picture(file, side))
 
     def close(self) -> None:
         self._workers.close()
-
-
-def _picture(file: Path, side: int) -> bytes:
-    pixels = np.rint(as_image(picture_of(file) or file, side).pixels).astype(np.uint8)
-    stream = io.BytesIO()
-    Pillow.fromarray(pixels).save(stream, format="JPEG", quality=_QUALITY)
-    return stream.getvalue()

@@ -4,12 +4,10 @@ They lie in a temporary folder of the server and are known by the hash of their 
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faemb.features import LocalFeatures
-from faemb.features.region import checked_box
+from faemb.collection.queries import QueryFeatures
 
 _MOST, _MOST_BYTES = 500, 2_000_000_000
 """Queries that are kept, and the bytes of their files; the one that was not used for longest goes first."""
@@ -22,7 +20,7 @@ class Query:
     name: str
     file: Path
     bytes: int
-    features: LocalFeatures
+    features: QueryFeatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,20 +30,10 @@ class Question:
     key: str
     name: str
     file: Path
-    features: LocalFeatures
-    """Of the whole image."""
+    features: QueryFeatures
+    """In the box, if there is one."""
     size: tuple[int, int]
     box: tuple[float, ...] | None = None
-
-    @property
-    def used(self) -> LocalFeatures:
-        return self.features if self.box is None else self.features.inside(self.box)
-
-    def boxed(self, box: Sequence[float] | None) -> "Question":
-        if box is None:
-            return self
-        region = checked_box(box, self.size)
-        return Question(self.key, self.name, self.file, self.features, self.size, tuple(region))
 
 
 class Queries:

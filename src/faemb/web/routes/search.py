@@ -10,7 +10,7 @@ from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
 from faemb.web.answering import MOST_HITS, Wanted
-from faemb.web.asking import KEY, entry_of, question_from, question_of
+from faemb.web.asking import KEY, boxed, entry_of, question_from, question_of
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
@@ -60,7 +60,8 @@ async def search(
         question = await question_of(service, query)
     else:
         raise Problem(422, "Give either a file or a query.")
-    question = question.boxed(parse_box(box) if box else None)
+    if box:
+        question = await boxed(service, question, parse_box(box))
     wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
 
     def find(photos: Collection) -> schema.Answer:
@@ -87,11 +88,13 @@ async def explain(
     box: Annotated[str | None, Query(description=_BOX)] = None,
 ) -> schema.Explanation:
     """Why an image is a result of a query: the regions that match, and the transform that they agree with."""
-    question = (await question_of(service, query)).boxed(parse_box(box) if box else None)
+    question = await question_of(service, query)
+    if box:
+        question = await boxed(service, question, parse_box(box))
 
     def compare(photos: Collection) -> schema.Explanation:
         path = photos.layout.path_of(entry_of(photos, id).path)
-        found = photos.explain_features(question.used, path, file=question.file, box=question.box)
+        found = photos.explain_features(question.features, path, file=question.file, box=question.box)
         return _explained(question, id, found)
 
     return await service.searching.do(compare)
@@ -108,7 +111,12 @@ def _asked(question: Question) -> schema.Asked:
     width, height = question.size
     box = None if question.box is None else list(question.box)
     return schema.Asked(
-        key=question.key, name=text(question.name), width=width, height=height, features=len(question.used), box=box
+        key=question.key,
+        name=text(question.name),
+        width=width,
+        height=height,
+        features=len(question.features.features),
+        box=box,
     )
 
 
