@@ -16,6 +16,7 @@ from benchmarks import (
     few_images,
     first_hour,
     parts,
+    serving,
     verification,
 )
 from benchmarks.report import OUTPUT, Result, print_table, write_json
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "copies": copies.run,
     "parts": parts.run,
     "verification": verification.run,
+    "serving": serving.run,
     "calibration": calibration.run,
 }
 LONG = ("few-images", "copies", "parts", "calibration")

@@ -12,6 +12,7 @@ from faemb.collection.packing import rounded
 from faemb.collection.queries import DescribeQuery, QueryFeatures
 from faemb.features import HessianAffine
 from faemb.features.files import write_npz
+from faemb.features.image import ImageLike
 from pictures import pixels
 from small_collections import new_tiny_model
 
@@ -27,7 +28,7 @@ def detailed(seed: int, size: tuple[int, int] = SIZE) -> np.ndarray:
     return np.asarray(PIL.Image.fromarray(coarse).resize(size, PIL.Image.Resampling.BICUBIC))
 
 
-def described(image: object, box: tuple[float, ...] | None = None) -> QueryFeatures:
+def described(image: ImageLike, box: tuple[float, ...] | None = None) -> QueryFeatures:
     return DescribeQuery(HessianAffine(), box)((0, image))
 
 

@@ -106,7 +106,7 @@ def test_more_requests_than_the_server_can_do_are_told_to_come_again(client):
     with connected(client) as one, connected(client) as other:
         begin(one)
         begin(other)
-        assert wait_until(lambda: client.get("/api/images").status_code == 429)
+        assert wait_until(lambda: _in_flight(client) == 2)
         refused = client.post("/api/search", data={"query": "image-1"})
         assert_refused(refused, 429, "ask again in a few seconds")
         assert int(refused.headers["Retry-After"]) > 0
@@ -211,9 +211,7 @@ def _in_flight(client: httpx.Client) -> int:
     return int(float(next(line for line in lines if line.startswith("faemb_requests_in_flight ")).split()[1])) - 1
 
 
-@pytest.mark.parametrize(
-    "sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"]
-)
+@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
 def test_a_connection_on_which_nothing_is_asked_is_closed(client, monkeypatch, sent):
     monkeypatch.setattr(connections, "SECONDS", 0.5)
     with connected(client) as connection:

@@ -12,7 +12,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST = 400
 """Connections at a time; further ones are closed at once. Systems commonly allow a process 1,024 open files."""
 SECONDS = 20.0
-"""In which the head of the next request must be complete, or a part of the last answer taken."""
+"""In which the head of a request must be complete, or a part of an answer taken."""
+IDLE_SECONDS = 65
+"""After which a connection without requests is closed; proxies close theirs after 60."""
 
 
 class Connection(H11Protocol):
@@ -35,12 +37,13 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_waiting()
+        elif self._timer is None:
+            self._await_request()
 
     def on_response_complete(self) -> None:
-        self._await_request()  # first: the next request may be there already
         super().on_response_complete()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()
+        if self.cycle.response_complete and self.transport.get_write_buffer_size():
+            self._await_request()
 
     def _await_request(self) -> None:
         self._stop_waiting()
@@ -53,7 +56,10 @@ class Connection(H11Protocol):
             self._timer = None
 
     def _too_late(self) -> None:
-        if 0 < self.transport.get_write_buffer_size() < self._left:
-            self._await_request()  # a slow client, but it reads
+        self._timer = None
+        left = self.transport.get_write_buffer_size()
+        if self._left and left < self._left:  # the client reads, if slowly
+            if left:
+                self._await_request()
         else:
             self.transport.abort()

@@ -1,7 +1,9 @@
 """Errors as application/problem+json (RFC 9457): a sentence that a person can act on, never a trace."""
 
+import re
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -46,7 +48,16 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(error.status_code, sentence(str(error.detail)), dict(error.headers or {}))
+        headers = dict(error.headers or {}) | (_allowed(request) if error.status_code == 405 else {})
+        return problem_response(error.status_code, sentence(str(error.detail)), headers)
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    """All methods of a path of the API; the routes themselves know one of them each."""
+    paths: dict[str, Any] = request.app.openapi()["paths"]
+    fitting = [path for path in paths if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), request.url.path)]
+    methods = sorted({method.upper() for path in fitting for method in paths[path]})
+    return {"Allow": ", ".join(methods)} if methods else {}
 
 
 def _status(error: FaembError) -> int:

@@ -1,8 +1,20 @@
 """What the API answers with."""
 
-from typing import Literal
+import re
+from datetime import date
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
+
+
+def _day(value: object) -> object:
+    """Other forms, such as seconds since 1970, are not meant."""
+    if isinstance(value, str) and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+        raise ValueError("expected a day such as 2024-12-31")
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_day)]
 
 
 class Problem(BaseModel):

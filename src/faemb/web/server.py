@@ -16,12 +16,11 @@ from fastapi import FastAPI
 
 from faemb.errors import InputError, reason
 from faemb.web.app import create_app
-from faemb.web.connections import Connection
+from faemb.web.connections import IDLE_SECONDS, Connection
 from faemb.web.settings import ServerSettings
 
 _SECONDS_TO_END = 10
 """For requests that run when the server is stopped."""
-_IDLE_SECONDS = 5
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
 
 
@@ -116,7 +115,7 @@ def _config(app: FastAPI) -> uvicorn.Config:
         access_log=False,  # addresses may hold the secret
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=_SECONDS_TO_END,
     )
 

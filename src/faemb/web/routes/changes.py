@@ -24,7 +24,9 @@ router = APIRouter(prefix="/api", tags=["changes"])
 
 @router.post("/images", status_code=201)
 async def add(
-    service: Shared, changes: Writable, files: Annotated[list[UploadFile], File(description="Images to add.")]
+    service: Shared,
+    changes: Writable,
+    files: Annotated[list[UploadFile], File(min_length=1, description="Images to add.")],
 ) -> schema.Added:
     """Add images. They are stored when this is answered; a file that cannot be used is told with its reason."""
     most = service.settings.most_bytes

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Annotated, Literal
@@ -40,8 +40,8 @@ async def images(
     service: Shared,
     folder: Annotated[str, Query(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Query(description="Only images whose file name contains this.")] = "",
-    since: Annotated[date | None, Query(description="Only images of this day and later.")] = None,
-    until: Annotated[date | None, Query(description="Only images of this day and earlier.")] = None,
+    since: Annotated[schema.Day | None, Query(description="Only images of this day and later.")] = None,
+    until: Annotated[schema.Day | None, Query(description="Only images of this day and earlier.")] = None,
     order: Annotated[
         Literal["name", "date"], Query(description="By folder and name, or by date, the newest first.")
     ] = "name",
