@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # One worker per core, 8 at most; each takes a run of neighbouring tests, so that fixtures of a module are mostly made once.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: demo test test-torch coverage lint bench fuzz docs wheel release-check clean
+.PHONY: demo test test-torch test-browser coverage lint bench fuzz docs wheel release-check clean
 
 demo: $(VENV)/.ready
 	$(BIN)/faemb demo --out build/demo
@@ -17,6 +18,11 @@ test: $(VENV)/.ready
 test-torch: $(VENV)/.ready
 	$(BIN)/python -c "import torch"
 	$(PYTEST) -m torch
+
+# The page in Debian's Chromium, which is installed if it is missing; screenshots are kept in build/screenshots.
+test-browser: $(VENV)/.browser
+	command -v chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
+	$(BIN)/python -m pytest -m browser tests/web/browser
 
 coverage: $(VENV)/.ready
 	$(PYTEST) --cov --cov-report=term:skip-covered
@@ -55,6 +61,10 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
+	touch $@
+
+$(VENV)/.browser: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[browser]"
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.ready

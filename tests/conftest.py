@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,27 @@ typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
 
+if not find_spec("playwright"):  # make test-browser installs it, and runs them
+    collect_ignore = ["web/browser"]
+
 gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+LONGEST = ("test_examples", "test_demo", "test_fuzz", "test_kill", "test_readme")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first: at the end no worker waits while another has one of them left."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+def pytest_runtest_setup() -> None:
+    typechecking.next_test()
 
 
 @pytest.fixture

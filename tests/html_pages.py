@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "img", "image", "use", "path", "wbr", "circle", "input"}
+VOID = {"meta", "link", "img", "image", "use", "path", "wbr", "circle", "input"}
 
 
 class Page(HTMLParser):

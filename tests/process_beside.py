@@ -166,8 +166,8 @@ def is_step(function: Any) -> bool:
     return function.__name__ in STEPS
 
 
-def index(say: Callable[[str], None], folder: str, images: str) -> None:
-    with Collection.resume(folder, new_tiny_model()) as collection:
+def index(say: Callable[[str], None], folder: str, images: str, parts: str = "0") -> None:
+    with Collection.resume(folder, new_tiny_model().set_params(parts=int(parts))) as collection:
         say("made")
         collection.add(images)
         say("added")

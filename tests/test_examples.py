@@ -33,7 +33,7 @@ def test_every_example_is_listed_here() -> None:
 
 def test_each_example_runs(tmp_path: Path) -> None:
     """In one process, one after the other: importing the libraries takes as long as a script."""
-    command = [sys.executable, "-W", "error", "-c", RUN, *(EXAMPLES / name for name in PROMISED)]
+    command = [sys.executable, "-W", "error", "-c", RUN, *(str(EXAMPLES / name) for name in PROMISED)]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)  # noqa: S603
     assert (ended.returncode, ended.stderr) == (0, "")
     printed = json.loads(ended.stdout)

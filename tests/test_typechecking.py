@@ -9,6 +9,7 @@ from beartype.roar import BeartypeCallHintViolation
 
 from faemb.embedding.anchors.alternating import AnchorProblem
 from faemb.runtime.limits import require_memory
+from typechecking import CALLS, next_test
 
 
 def test_a_wrong_type(monkeypatch):
@@ -17,6 +18,16 @@ def test_a_wrong_type(monkeypatch):
         require_memory(bytes_needed, "a file")
     monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
     require_memory(bytes_needed, "a file")
+
+
+def test_the_first_calls_of_each_test_are_checked():
+    bytes_needed: Any = 1.5
+    for _ in range(CALLS):
+        require_memory(1, "a file")
+    require_memory(bytes_needed, "a file")
+    next_test()
+    with pytest.raises(BeartypeCallHintViolation, match="require_memory"):
+        require_memory(bytes_needed, "a file")
 
 
 def test_wrong_shapes():

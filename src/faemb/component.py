@@ -13,6 +13,7 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
@@ -49,9 +50,8 @@ class Component:
     @classmethod
     def setting_names(cls) -> tuple[str, ...]:
         """The constructor's keywords, in order of name."""
-        if cls.__init__ is object.__init__:
-            return ()
-        return tuple(sorted(inspect.signature(cls).parameters))
+        kind: Any = cls
+        return _keywords(kind)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Settings by name; with `deep` also those of the parts, as part__setting."""
@@ -183,6 +183,11 @@ def digest_of(array: Array) -> str:
     digest = hashlib.blake2b(f"{host.dtype.str} {host.shape}".encode(), digest_size=16)
     digest.update(host.reshape(-1).view(np.uint8).data if host.size else b"")
     return digest.hexdigest()
+
+
+@cache  # looking at a signature takes longer than most of what is asked of settings
+def _keywords(kind: Any) -> tuple[str, ...]:
+    return () if kind.__init__ is object.__init__ else tuple(sorted(inspect.signature(kind).parameters))
 
 
 def _same(value: Any, default: Any) -> bool:

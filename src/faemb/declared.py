@@ -7,6 +7,7 @@ length that the setting gives; axes of the same name have the same length in all
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -27,12 +28,17 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"
 
 def setting_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of the constructor, by setting."""
-    return get_type_hints(kind.__init__)
+    return _hints(kind.__init__)
 
 
 def learned_hints(kind: Any) -> Mapping[str, Hint]:
     """The annotations of learned attributes, by name."""
-    return {name: hint for name, hint in get_type_hints(kind).items() if name in kind.learned}
+    return {name: hint for name, hint in _hints(kind).items() if name in kind.learned}
+
+
+@cache  # evaluating annotations takes longer than reading a small model
+def _hints(annotated: Any) -> Mapping[str, Hint]:
+    return get_type_hints(annotated)
 
 
 def require_declared(name: str, value: object, hint: Hint) -> None:

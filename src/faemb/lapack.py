@@ -55,7 +55,7 @@ def _held(argument: Any) -> Any:
 
 
 def _address() -> Callable[..., None]:
-    from scipy.linalg import cython_lapack  # here, since importing it takes a fifth of a second, and only learning needs it
+    from scipy.linalg import cython_lapack  # here, since importing it takes a fifth of a second
 
     capsule = cython_lapack.__pyx_capi__["dsyevr"]
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer

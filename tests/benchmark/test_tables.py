@@ -506,6 +506,15 @@ class TestRerank:
         assert row.answer(bench).measures["mAP"] >= self.row(4).answer(bench).measures["mAP"]
         assert row.key(bench) != self.row(4).key(bench)
 
+    def test_where_no_result_is_sure_expansion_verifies_more(self, bench, monkeypatch):
+        seen: list[int] = []
+        watched = recording(lambda judge, query, similar, candidates: seen.append(len(candidates)), Judge.judge)
+        monkeypatch.setattr(Judge, "judge", watched)
+        monkeypatch.setattr("faemb.benchmark.reranking.FURTHER", 4)
+        monkeypatch.setattr("faemb.benchmark.reranking.seeds", lambda confidences: [])
+        Reranked({}, tiny(preset("small")), verified=1, expanded=True).answer(bench)
+        assert seen == [1, 4] * len(bench.dataset.queries)
+
     def test_a_box_selects_what_is_verified(self, place, tmp_path):
         rendered(tmp_path / "set")
         (tmp_path / "set" / "gt.tsv").write_text(

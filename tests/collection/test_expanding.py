@@ -78,6 +78,23 @@ def test_without_a_sure_result_nothing_changes(views, scene):
     assert hits_of(views, query, expand="results") == hits_of(views, query)
 
 
+def test_where_no_result_is_sure_more_images_are_compared(views, scene):
+    """The query itself, which is in the collection, is no such result."""
+    query = scene / "photos" / "003.png"
+    plain, further = (hits_of(views, query, verify=2, expand=expand) for expand in ("none", "results"))
+    assert sum(hit.verification is not None for hit in plain.values()) == 2
+    assert all(hit.verification is not None for hit in further.values())
+    assert further == hits_of(views, query)
+
+
+def test_and_at_most_as_many_as_sure_results_would_be_compared_with(views, scene, monkeypatch):
+    monkeypatch.setattr("faemb.collection.searching.FURTHER", 3)
+    found = hits_of(views, scene / "photos" / "003.png", verify=2, expand="results")
+    assert sum(hit.verification is not None for hit in found.values()) == 5
+    sure = hits_of(views, scene / "photos" / "left.png", verify=2, expand="results")
+    assert sum(hit.verification is not None for hit in sure.values()) == 2
+
+
 def test_a_threshold_holds_for_what_is_found_so(views, scene):
     query = scene / "photos" / "left.png"
     least = (hits_of(views, query)["right.png"].score or 0.0) + 0.001

@@ -48,7 +48,7 @@ class Scenario:
 
     job: str
     base: Path | None
-    arguments: tuple[Path, ...] = ()
+    arguments: tuple[Path | str, ...] = ()
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Held:
             assert collection.layout.stale(collection._catalogue.in_use()) == []
             (answer,) = collection.search_features([query()], top=4)
             scores = {str(hit.path): hit.score for hit in answer.hits if hit.score is not None}
-            return cls(names_in(collection), vectors_of(collection), scores)
+            return cls(names_in(collection), all_vectors_of(collection), scores)
 
     def assert_equals(self, other: "Held") -> None:
         assert self.names == other.names
@@ -88,6 +88,7 @@ class Stage:
         self._change(live)
         self.scenarios = {
             "index": Scenario("index", None, (six,)),
+            "parts": Scenario("index", None, (six, "2")),
             "add": Scenario("add", few, more),
             "update": Scenario("update", lively),
             "remove": Scenario("remove", many, (root / "more",)),
@@ -137,7 +138,16 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 @pytest.mark.parametrize(
     ("name", "kills"),
-    [("index", 6), ("add", 4), ("update", 4), ("remove", 5), ("compact", 6), ("relearn", 10), ("grow", 8)],
+    [
+        ("index", 6),
+        ("parts", 4),
+        ("add", 4),
+        ("update", 4),
+        ("remove", 5),
+        ("compact", 6),
+        ("relearn", 10),
+        ("grow", 8),
+    ],
     ids=lambda value: value,
 )
 def test_a_job_that_is_killed_at_any_step(stage, name, kills):
@@ -204,7 +214,7 @@ def assert_nothing_lost(stage: Stage, scenario: Scenario, folder: Path, ended: E
     with collection:
         assert collection.check() == []
         names = names_in(collection)
-        vectors = vectors_of(collection) if collection.model.is_fitted else {}
+        vectors = all_vectors_of(collection) if collection.model.is_fitted else {}
     before = held_before(scenario.base)
     for name, vector in vectors.items():
         known = [held.vectors[name] for held in (before, expected) if name in held.vectors]
@@ -239,6 +249,12 @@ def test_after_a_relearning_that_is_killed_any_command_ends_it(stage):
             assert not collection.info().relearning_is_due
             (answer,) = collection.search(stage.root / "b.png", top=1)
             assert answer.hits[0].path == stage.root / "b.png"
+
+
+def all_vectors_of(collection: Collection) -> dict[str, np.ndarray]:
+    """Of each image and of its parts, by stored name."""
+    view, names = collection.view(), {entry.id: entry.path for entry in collection.entries()}
+    return {names[image]: np.array(view.stored[slot]) for slot, image in zip(view.slots, view.ids, strict=True)}
 
 
 @cache

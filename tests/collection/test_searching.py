@@ -252,6 +252,15 @@ class TestBoxes:
         assert part.hits[0].score < 1
         assert collection.search(photos / "a.png", box=(-50, -50, 500, 500))[0] == whole
 
+    def test_only_what_lies_inside_is_compared_with_results(self, collection, photos):
+        whole, part = (
+            found.points[:, 0]
+            for box in (None, (0, 0, 70, 89))
+            for found in [collection.search(photos / "a.png", box=box)[0].hits[0].verification]
+        )
+        assert part.size > 0
+        assert part.max() <= 70 < whole.max()
+
     def test_a_box_that_shows_nothing_finds_nothing(self, collection, photos):
         (answer,) = collection.search(photos / "a.png", box=(0, 0, 1, 1))
         assert (answer.features, answer.hits) == (0, [])

@@ -29,6 +29,8 @@ def main() -> int:
 
 
 def _run(given: argparse.Namespace, work: Path) -> int:
+    import sklearn.cluster  # noqa: F401  (once here, and not in each process that is forked)
+
     plan = Plan(given.seed, None if given.inputs else given.seconds, given.inputs, given.jobs)
     findings = Findings(given.keep)
     driver = Driver([KINDS[name] for name in given.only], plan, work, findings)

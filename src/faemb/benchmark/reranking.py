@@ -18,7 +18,7 @@ from faemb.errors import InputError
 from faemb.evaluation import ranked
 from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Unrelated, sample_of
-from faemb.rerank.expansion import NEIGHBOURS, seeds, through
+from faemb.rerank.expansion import FURTHER, NEIGHBOURS, seeds, through
 
 SEARCHING, VERIFYING = "ms to search", "ms to verify"
 """Milliseconds per query."""
@@ -63,19 +63,23 @@ class Reranked(Retrieval):
             bench.progress("verify", number, len(found))
             if not len(features):
                 continue
-            judged = _judged(bench, judge, features, self._candidates(bench, query, found[number]), found[number])
+            order = self._order(bench, query, found[number])
+            judged = _judged(bench, judge, features, order[: self.verified], found[number])
             if self.expanded:
+                if not _sure(judged):
+                    further = order[self.verified : self.verified + FURTHER]
+                    judged |= _judged(bench, judge, features, further, found[number])
                 expand(bench, judge, judged, images, None if bench.dataset.query_stays else query.number)
             if judged:
                 found[number, list(judged)] = np.array(list(judged.values())) - min(judged.values()) + _ABOVE
         bench.progress("verify", len(found), len(found))
         return found
 
-    def _candidates(self, bench: Workbench, query: Query, scores: Float[np.ndarray, " N"]) -> np.ndarray:
-        """The most similar images. A query that is removed from its ranking is none of them; junk is not known here."""
+    def _order(self, bench: Workbench, query: Query, scores: Float[np.ndarray, " N"]) -> np.ndarray:
+        """Candidates, the most similar first. A query that is removed from its ranking is none; junk is not known."""
         order = ranked(scores)
         order = order[np.isfinite(scores[order])]
-        return order[bench.dataset.query_stays | (order != query.number)][: self.verified]
+        return order[bench.dataset.query_stays | (order != query.number)]
 
 
 def _judged(
@@ -91,14 +95,19 @@ def expand(
     bench: Workbench, judge: Judge, judged: dict[int, float], images: Float[np.ndarray, "N D"], removed: int | None
 ) -> None:
     """Add what the sure results find in turn, or raise its score; `removed` is not searched for."""
-    order = sorted(judged, key=lambda image: -judged[image])
-    sure = {order[place]: judged[order[place]] for place in seeds([float(expit(judged[image])) for image in order])}
-    for image, score in sure.items():
+    for image in _sure(judged):
+        score = judged[image]
         similar = images @ images[image]
         near = np.array([other for other in ranked(similar).tolist() if other not in (image, removed)][:NEIGHBOURS])
         for other, link in _judged(bench, judge, bench.images.features(image), near, similar).items():
             chain = float(logit(through(float(expit(score)), float(expit(link)))))
             judged[other] = max(judged.get(other, chain), chain)
+
+
+def _sure(judged: Mapping[int, float]) -> list[int]:
+    """The images that search in turn, given log-odds."""
+    order = sorted(judged, key=lambda image: -judged[image])
+    return [order[place] for place in seeds([float(expit(judged[image])) for image in order])]
 
 
 def _largest_turn(bench: Workbench) -> float:

@@ -54,7 +54,7 @@ def search(
         value(
             "NAME",
             "results: also search with each result that is called the same, for images that show the same thing from "
-            "another side; none.",
+            "another side; if there is none, compare 100 images more; none.",
         ),
     ] = "none",
     query_parts: Annotated[

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
@@ -75,6 +76,12 @@ def _about(
     """Instance-level image search: find the images that show the same object or scene."""
 
 
+@cache
+def _commands() -> TyperGroup:
+    """What typer makes of all options of all commands, which takes a while."""
+    return cast(TyperGroup, get_command(app))
+
+
 def _given_command() -> str:
     return next((given for given in sys.argv[1:] if not given.startswith("-")), "")
 
@@ -85,7 +92,7 @@ def _stopped() -> str:
 
 def _in_options(sentence: str) -> str:
     """A sentence on a setting of Python, such as "max_side is 3", about the option that sets it: "--max-side is 3"."""
-    command = cast(TyperGroup, get_command(app)).commands.get(_given_command())
+    command = _commands().commands.get(_given_command())
     for parameter in command.params if command is not None else ():
         option = max(parameter.opts, key=len)
         setting = option.lstrip("-").replace("-", "_")
@@ -147,7 +154,7 @@ def _run() -> None:
     print_what_python_reports()
     try:
         # Not in standalone mode, in which typer would print arguments as they are.
-        code = app(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)
+        code = _commands()(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)
         if code == STOPPED:  # typer has caught the interrupt
             raise KeyboardInterrupt
         sys.stdout.flush()  # Python would do it after this, where an error gets no sentence

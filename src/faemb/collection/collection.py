@@ -30,7 +30,7 @@ from faemb.collection.layout import Layout
 from faemb.collection.locking import only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
-from faemb.collection.packing import rounded
+from faemb.collection.queries import QueryFeatures, query_features
 from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
 from faemb.collection.relocation import relocate
@@ -323,7 +323,8 @@ class Collection:
 
         The `verify` most similar images are compared with the query feature by feature, and ranked by the confidence
         that they show the same thing; 0 ranks by similarity alone. With `expand="results"`, the sure results search in
-        turn, and what they find is a hit `through` them, of a confidence of at most 0.6.
+        turn, and what they find is a hit `through` them, of a confidence of at most 0.6; if there is none, 100 images
+        more are compared.
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
@@ -369,7 +370,7 @@ class Collection:
 
     def search_features(
         self,
-        queries: Sequence[LocalFeatures],
+        queries: Sequence[LocalFeatures | QueryFeatures],
         *,
         names: Sequence[str] | None = None,
         top: int = DEFAULT_TOP,
@@ -391,8 +392,9 @@ class Collection:
             *(top, threshold, index, True, verify, least_confidence, expand, query_parts),
             among=None if among is None else frozenset(among),
         )
-        stored = [rounded(query) for query in queries]
-        return self._searcher.features(stored, names or [""] * len(stored), wanted, files)
+        return self._searcher.features(
+            [query_features(query) for query in queries], names or [""] * len(queries), wanted, files
+        )
 
     def duplicates(
         self,
@@ -425,13 +427,18 @@ class Collection:
         return Explainer(self._reader, self._thumbnails).explain(query, result, box)
 
     def explain_features(
-        self, query: LocalFeatures, result: AnyPath, *, file: Path | None = None, box: Sequence[float] | None = None
+        self,
+        query: LocalFeatures | QueryFeatures,
+        result: AnyPath,
+        *,
+        file: Path | None = None,
+        box: Sequence[float] | None = None,
     ) -> Explanation:
         """As `explain`, for local features from the collection's own extractor, and without the pictures.
 
         `file` is the query's file, if it has one; `box` the region in which the features lie.
         """
-        return Explainer(self._reader, self._thumbnails).explain_features(rounded(query), result, file, box)
+        return Explainer(self._reader, self._thumbnails).explain_features(query_features(query), result, file, box)
 
     # Reading.
 

@@ -4,7 +4,7 @@ import io
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from PIL import Image as Pillow
 from faemb.collection.catalogue import Entry
 from faemb.collection.hints import typed
 from faemb.collection.kept import KeptFeatures
-from faemb.collection.queries import described
+from faemb.collection.model import Model
+from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
 from faemb.collection.results import verdict
 from faemb.collection.thumbnails import Thumbnails
@@ -93,7 +94,8 @@ class Explainer:
 
     def explain(self, query: ImageLike, result: ImageLike, box: Sequence[float] | None) -> Explanation:
         self._reader.require_fitted()
-        features = self._features_of(query, box)
+        local = self._features_of(query, box)
+        features = local.features
         if not len(features):
             where = "" if box is None else " in the box"
             raise InputError(f"{name_of(query)} has no local features{where}, so there is nothing to explain")
@@ -101,29 +103,39 @@ class Explainer:
         picture, size = self._picture(query, features, "query", notes)
         asked = Compared(name_of(query), features, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
-        return self._explained(asked, result, region, notes)
+        return self._explained(asked, local, result, region, notes)
 
     def explain_features(
-        self, query: LocalFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
+        self, query: QueryFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
     ) -> Explanation:
         """Without pictures, for features that are known."""
         self._reader.require_fitted()
         if self._entry(result) is None:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
-        asked = Compared("" if file is None else str(file), query, query.image_size, None, file)
-        return self._explained(asked, result, None if box is None else Box(*box), [], pictures=False)
+        features = query.features
+        asked = Compared("" if file is None else str(file), features, features.image_size, None, file)
+        return self._explained(asked, query, result, None if box is None else Box(*box), [], pictures=False)
 
     def _explained(
-        self, asked: Compared, result: ImageLike, box: Box | None, notes: list[str], *, pictures: bool = True
+        self,
+        asked: Compared,
+        local: QueryFeatures,
+        result: ImageLike,
+        box: Box | None,
+        notes: list[str],
+        *,
+        pictures: bool = True,
     ) -> Explanation:
-        task = partial(self._in_view, asked=asked, result=result, box=box, notes=notes, pictures=pictures)
+        task = partial(self._in_view, asked=asked, local=local, result=result, box=box, notes=notes, pictures=pictures)
         return self._reader.read_past_damage(task)
 
     def _in_view(
         self,
         view: View,
         tolerant: bool,
+        *,
         asked: Compared,
+        local: QueryFeatures,
         result: ImageLike,
         box: Box | None,
         notes: list[str],
@@ -135,17 +147,17 @@ class Explainer:
             found, vector = self._outside(view, result, notes)
         else:
             found, vector = self._inside(view, entry, notes, tolerant, pictures)
-        assert asked.features is not None  # noqa: S101  (narrows the type)
-        similarity = round(float(view.model.encode([asked.features.descriptors])[0] @ vector), DECIMALS)
+        similarity, nearest = _nearest(view.model, local, vector)
         judge = Judge(view.unrelated, view.model.extractor.largest_turn)
-        judgement = judge.judge(asked.features, np.array([similarity]), [lambda: found.features])[0]
+        judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked.file, entry):
             confidence = 1.0
             notes.append("both files have the same bytes")
         parts = None
         if judgement.verification is None:
-            parts = shares(view.model.encoder_, asked.features.descriptors, vector)
+            asked = replace(asked, features=nearest)
+            parts = shares(view.model.encoder_, nearest.descriptors, vector)
             if found.features is not None:
                 notes.append("features of this extractor have no geometry to verify")
             notes.append("confidence is that of the vectors alone")
@@ -202,7 +214,7 @@ class Explainer:
         """An image that is not in the collection, described as a query is."""
         name, folder = name_of(result), self._reader.layout.folder
         try:
-            features = self._features_of(result, None)
+            features = self._features_of(result, None).plain
         except FaembError as error:
             raise InputError(f"{name} is not in the collection {folder}, nor can it be read: {error}") from error
         if not len(features):
@@ -211,7 +223,7 @@ class Explainer:
         picture, size = self._picture(result, features, "result", notes)
         return Compared(name, features, size, picture, _file(result)), view.model.encode([features.descriptors])[0]
 
-    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> LocalFeatures:
+    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> QueryFeatures:
         ((_, outcome),) = described([image], self._reader.model.extractor, box)
         if isinstance(outcome, Exception):
             raise outcome
@@ -227,6 +239,14 @@ class Explainer:
             return None, features.image_size
         picture = as_image(shown, LARGEST_PICTURE)
         return picture, features.image_size if any(features.image_size) else picture.size
+
+
+def _nearest(model: Model, local: QueryFeatures, vector: Float[np.ndarray, " D"]) -> tuple[float, LocalFeatures]:
+    """The similarity of a query to a stored vector, and the features of the query that it is of."""
+    sets = [local.plain, local.features] if local.enlarged else [local.plain]
+    similarities = [float(each @ vector) for each in model.encode([features.descriptors for features in sets])]
+    best = int(np.argmax(similarities))
+    return round(similarities[best], DECIMALS), sets[best]
 
 
 def _file(image: ImageLike) -> Path | None:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from faemb.collection.backends import Backend, backend_for
 from faemb.collection.catalogue import Entry
@@ -22,10 +23,11 @@ from faemb.collection.duplicates import (
     verified,
 )
 from faemb.collection.expanding import Expander
+from faemb.collection.model import Model
 from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.pairs import PairJudge
-from faemb.collection.queries import described
+from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.verifying import Verifier
@@ -34,7 +36,8 @@ from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
 from faemb.features.parts import MOST_PER_SIDE
-from faemb.rerank import EXPANSIONS, VERIFIED
+from faemb.rerank import EXPANSIONS, SURE, VERIFIED
+from faemb.rerank.expansion import FURTHER
 from faemb.runtime import Progress, silent
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
@@ -77,13 +80,22 @@ class Wanted:
         if self.threshold is not None:
             require_number("threshold", self.threshold, least=-1, most=1)
 
+    @property
+    def candidates(self) -> int:
+        """Number of the most similar images that may be verified."""
+        return self.verify + (FURTHER if self.expand == "results" else 0)
+
 
 @dataclass(frozen=True)
 class _Query:
     name: str
-    features: LocalFeatures
+    local: QueryFeatures
     file: Path | None = None
     """None for a query that was given as an array or as features."""
+
+    @property
+    def features(self) -> LocalFeatures:
+        return self.local.features
 
 
 class Searcher:
@@ -106,7 +118,7 @@ class Searcher:
         faults: list[Fault] = []
         for number, outcome in described(images, self._reader.model.extractor, box, jobs):
             image = images[number]
-            if isinstance(outcome, LocalFeatures):
+            if isinstance(outcome, QueryFeatures):
                 file = Path(image) if isinstance(image, str | os.PathLike) else None
                 found[number] = _Query(name_of(image), outcome, file)
             else:
@@ -115,7 +127,7 @@ class Searcher:
 
     def features(
         self,
-        queries: Sequence[LocalFeatures],
+        queries: Sequence[QueryFeatures],
         names: Sequence[str],
         wanted: Wanted,
         files: Sequence[Path | None] | None = None,
@@ -139,12 +151,12 @@ class Searcher:
 
     def _in_view(self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
         """Per query the hits, best first; none for a query without local features."""
-        vectors = view.model.encode_with_parts([query.features for query in queries], wanted.query_parts)
+        vectors = _vectors(view.model, queries, wanted.query_parts)
         whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
         # One more, since the query itself may be among them and not count.
-        found = searched.search(vectors, max(wanted.top, wanted.verify) + 1, kind, parts=True)
+        found = searched.search(vectors, max(wanted.top, wanted.candidates) + 1, kind, parts=True)
         found = best_of(found, len(queries))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
@@ -157,10 +169,10 @@ class Searcher:
             note = ""
             if verifier is not None and hits:
                 places = {hit.path: entry for hit, entry in zip(hits, own, strict=True)}
-                hits = _by_confidence(verifier, query.features, own, hits, wanted.verify)
+                hits = _by_confidence(verifier, query.features, own, hits, wanted)
                 note = verifier.note
                 if wanted.expand == "results":
-                    expander = Expander(view, self._reader.catalogue, verifier, self._kind(view, wanted.index))
+                    expander = Expander(searched, self._reader.catalogue, verifier, kind)
                     hits = expander.expanded(whole[number], hits, places, partial(self._marked, query))
                     hits = [hit for hit in hits if hit.score is None or hit.score >= least]
                     note = note or expander.note
@@ -233,11 +245,25 @@ class Searcher:
         return backend_for(index or self._index, len(view.slots))
 
 
+def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:
+    """Of each query and of its parts, and with their enlarged description if one of them has it."""
+    vectors = model.encode_with_parts([query.local.plain for query in queries], per_side)
+    if not any(query.local.enlarged for query in queries):
+        return vectors
+    enlarged = model.encode([query.features.descriptors for query in queries])
+    return np.concatenate([vectors, enlarged[:, None]], axis=1)
+
+
 def _by_confidence(
-    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], most: int
+    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], wanted: Wanted
 ) -> list[Hit]:
-    """The first `most` hits with their confidence, the surest first, and then the others as they are."""
-    judged = verifier.judge(query, entries[:most], [hit.score or 0.0 for hit in hits[:most]])
+    """The hits that are verified with their confidence, the surest first, and then the others as they are."""
+    similarities = [hit.score or 0.0 for hit in hits]
+    first, further = slice(wanted.verify), slice(wanted.verify, wanted.candidates)
+    judged = verifier.judge(query, entries[first], similarities[first])
+    others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy]
+    if wanted.expand == "results" and all(found.confidence < SURE for found in others):
+        judged += verifier.judge_further(query, entries[further], similarities[further])
     scores = [
         np.inf if hit.itself or hit.copy else judgement.score for hit, judgement in zip(hits, judged, strict=False)
     ]
@@ -250,7 +276,7 @@ def _by_confidence(
         )
         for number in order
     ]
-    return [*sure, *hits[most:]]
+    return [*sure, *hits[len(judged) :]]
 
 
 def _content(file: Path) -> str | None:

@@ -24,6 +24,12 @@ class Verifier:
 
     def judge(self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]) -> list[Judgement]:
         self._kept.missing.clear()
+        return self.judge_further(query, entries, similarities)
+
+    def judge_further(
+        self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]
+    ) -> list[Judgement]:
+        """The same for more candidates of a query: `note` tells of all of them."""
         return self._judge.judge(query, np.array(similarities), [partial(self.features, entry) for entry in entries])
 
     def features(self, entry: Entry) -> LocalFeatures | None:
@@ -32,7 +38,7 @@ class Verifier:
 
     @property
     def note(self) -> str:
-        """What could not be verified in the last call, with its cure; empty if there was nothing."""
+        """What could not be verified of the last query, with its cure; empty if there was nothing."""
         if self._judge.turn is None:
             return "features of this extractor have no geometry to verify: confidence is that of the vectors alone"
         if not self._kept.missing:

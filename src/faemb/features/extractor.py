@@ -35,6 +35,10 @@ class Extractor(Component, ABC):
         """The features of the image mirrored from left to right, given those of the image."""
         raise NotImplementedError
 
+    def enlarging(self) -> "Extractor | None":
+        """An extractor of comparable features from the image at twice its size, which has more of them."""
+        return None
+
     @abstractmethod
     def describe(self, image: Image) -> LocalFeatures:
         """The features of an image, with frames in pixels of `image.pixels`."""

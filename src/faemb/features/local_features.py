@@ -84,6 +84,16 @@ class LocalFeatures:
             grids=self.grids and self.grids.select(rows),
         )
 
+    def and_more(self, more: "LocalFeatures") -> "LocalFeatures":
+        """These features, and then those of another description of the same image."""
+        return replace(
+            self,
+            descriptors=np.concatenate([self.descriptors, more.descriptors]),
+            frames=np.concatenate([self.frames, more.frames]),
+            scores=np.concatenate([self.scores, more.scores]),
+            grids=None,
+        )
+
     def inside(self, box: Sequence[float]) -> "LocalFeatures":
         """The features whose centres lie in the box x1, y1, x2, y2."""
         if np.isnan(self.centres).any():

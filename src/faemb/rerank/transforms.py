@@ -46,7 +46,7 @@ def _inverses(matrices: Float[np.ndarray, "M 2 2"]) -> Float[np.ndarray, "M 2 2"
 def apply_affine(
     transforms: Transforms, x: Float[np.ndarray, "M 2"]
 ) -> tuple[Float[np.ndarray, "H 2 M"], Float[np.ndarray, "H 1"]]:
-    """The images of the points under each affine transform, and how much each enlarges, which is the same everywhere."""
+    """The images of the points under each affine transform, and how much it enlarges, everywhere alike."""
     mapped = transforms[:, :2, :2].reshape(-1, 2) @ x.T + transforms[:, :2, 2].reshape(-1, 1)
     area = np.abs(determinants(transforms))[:, None]
     return mapped.reshape(-1, 2, len(x)), np.sqrt(np.maximum(area, _FLAT))

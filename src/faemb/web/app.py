@@ -11,11 +11,11 @@ from faemb.web.documentation import describe_honestly
 from faemb.web.guard import guard
 from faemb.web.metrics import CountRequests, Metrics
 from faemb.web.problems import MEDIA_TYPE, explain_errors
-from faemb.web.routes import about, changes, duplicates, images, jobs, search
+from faemb.web.routes import about, changes, duplicates, images, jobs, page, search
 from faemb.web.service import running
 from faemb.web.settings import ServerSettings
 
-_ROUTERS = (search.router, images.router, changes.router, jobs.router, duplicates.router, about.router)
+_ROUTERS = (search.router, images.router, changes.router, jobs.router, duplicates.router, about.router, page.router)
 _PROBLEM = {"model": schema.Problem, "content": {MEDIA_TYPE: {}}}
 
 

@@ -11,13 +11,15 @@ from starlette.datastructures import UploadFile
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
-from faemb.errors import FormatError, InputError, about
+from faemb.errors import FormatError, InputError, LimitError, about
 from faemb.features import LocalFeatures
 from faemb.runtime.parallel import TaskFailed, WorkerDied
-from faemb.web.problems import Problem
+from faemb.web.problems import Problem, sentence
 from faemb.web.queries import Query, Question
 from faemb.web.service import Service
 
+KEY = {"pattern": "^(image-[0-9]{1,18}|upload-[0-9a-f]{1,64})$"}
+"""Form of the key of a query, for the OpenAPI document; `question_of` explains what is wrong with others."""
 _SUFFIX = re.compile(r"\.\w{1,8}", re.ASCII)
 _BLOCK = 1 << 20
 
@@ -38,18 +40,17 @@ async def question_of(service: Service, key: str) -> Question:
 async def question_from(service: Service, upload: UploadFile) -> Question:
     """A photograph that was sent: stored, and described by a worker."""
     name = os.path.basename(upload.filename or "") or "photograph"
-    id, file, size = await asyncio.to_thread(_store, upload, service.queries.folder)
-    known = service.queries.get(id)
-    if known is None:
-        try:
+    file = service.queries.folder / (uuid.uuid4().hex + _suffix(upload))
+    writing = asyncio.ensure_future(asyncio.to_thread(_write, upload, file))
+    try:
+        id, size = await asyncio.shield(writing)
+        if service.queries.get(id) is None:
             features = await described(service, file, name)
-        except BaseException:
-            file.unlink(missing_ok=True)
-            raise
-        known = Query(id, name, file, size, features)
-    elif known.file != file:
-        file.unlink(missing_ok=True)
-    service.queries.keep(known)
+            if service.queries.get(id) is None:  # also not sent by another visitor meanwhile
+                service.queries.keep(Query(id, name, file, size, features))
+    finally:
+        if not service.queries.holds(file):
+            writing.add_done_callback(lambda _: file.unlink(missing_ok=True))  # a thread may still write it
     return await question_of(service, f"upload-{id}")
 
 
@@ -58,8 +59,9 @@ async def described(service: Service, file: Path, name: str) -> LocalFeatures:
         return await asyncio.wrap_future(service.describers.features(file))
     except (TaskFailed, WorkerDied) as error:
         raise Problem(422, f"{name} cannot be used: {error}.") from error
-    except InputError as error:
-        raise type(error)(str(about(name, str(error).replace(str(file), name)))) from error
+    except (InputError, FormatError) as error:
+        words = str(about(name, str(error).replace(str(file), name)))
+        raise Problem(413 if isinstance(error, LimitError) else 422, sentence(words)) from error
 
 
 async def _stored(service: Service, id: int) -> Question:
@@ -87,16 +89,17 @@ def entry_of(photos: Collection, id: int) -> Entry:
     return entry
 
 
-def _store(upload: UploadFile, folder: Path) -> tuple[str, Path, int]:
-    """Write a sent file under the hash of its content."""
-    suffix = _SUFFIX.fullmatch(os.path.splitext(upload.filename or "")[1])
+def _suffix(upload: UploadFile) -> str:
+    found = _SUFFIX.fullmatch(os.path.splitext(upload.filename or "")[1])
+    return found[0].lower() if found else ""
+
+
+def _write(upload: UploadFile, path: Path) -> tuple[str, int]:
+    """Copy a sent file; hash of its content, and its size."""
     hash, size = hashlib.blake2b(digest_size=16), 0
-    coming = folder / f"coming-{uuid.uuid4().hex}"
-    with coming.open("xb") as file:
+    with path.open("xb") as file:
         while block := upload.file.read(_BLOCK):
             hash.update(block)
             size += len(block)
             file.write(block)
-    file_path = folder / (hash.hexdigest() + (suffix[0].lower() if suffix else ""))
-    coming.replace(file_path)
-    return hash.hexdigest(), file_path, size
+    return hash.hexdigest(), size

@@ -106,7 +106,7 @@ class Listing:
     def folders(self, photos: Collection) -> dict[str, int]:
         """The number of images in and below each folder that has some; of those that the collection remembers, and
         the folders in them, also where all images lie deeper."""
-        roots = [text(str(folder)) for folder in photos.folders()]
+        roots = [text(folder) for folder in photos.folders()]
         counts: Counter[str] = Counter()
         for folder, count in (here := Counter(image.folder for image in self.images(photos))).items():
             for above in {folder, *map(str, Path(folder).parents)}:
@@ -117,7 +117,7 @@ class Listing:
     def _listed(self, photos: Collection, image: Outline) -> Listed:
         path = photos.layout.path_of(image.path)
         dated = self.dates.of(photos, image.hash, image.changed)
-        return Listed(image.id, text(str(path.parent)), text(path.name), dated)
+        return Listed(image.id, text(path.parent), text(path.name), dated)
 
 
 def is_inside(folder: str, place: str) -> bool:

@@ -1,6 +1,7 @@
 """Errors as application/problem+json (RFC 9457): a sentence that a person can act on, never a trace."""
 
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -58,9 +59,9 @@ def _status(error: FaembError) -> int:
     return 409
 
 
-def text(name: str) -> str:
+def text(name: str | Path) -> str:
     """Bytes of a file name that are not Unicode, which JSON cannot hold, become question marks."""
-    return name.encode("utf-8", "replace").decode()
+    return str(name).encode("utf-8", "replace").decode()
 
 
 def sentence(words: str) -> str:

@@ -1,6 +1,6 @@
 """Photographs that users have sent to search with, kept for a while, so that the address of a search stays valid.
 
-They lie in a temporary folder of the server, under the hash of their content.
+They lie in a temporary folder of the server and are known by the hash of their content.
 """
 
 from collections import OrderedDict
@@ -67,6 +67,9 @@ class Queries:
         while len(self._kept) > 1 and (len(self._kept) > _MOST or self._bytes() > _MOST_BYTES):
             _, oldest = self._kept.popitem(last=False)
             oldest.file.unlink(missing_ok=True)
+
+    def holds(self, file: Path) -> bool:
+        return any(query.file == file for query in self._kept.values())
 
     def _bytes(self) -> int:
         return sum(query.bytes for query in self._kept.values())

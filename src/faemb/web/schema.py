@@ -100,9 +100,39 @@ class Explanation(BaseModel):
     box: list[float] | None
 
 
-class Unreadable(BaseModel):
+class Unusable(BaseModel):
+    """A file that could not be used."""
+
     name: str
-    reason: str
+    reason: str = Field(description="A sentence.")
+
+
+class Info(BaseModel):
+    """The collection, and what visitors may do."""
+
+    name: str
+    images: int
+    searchable: int
+    without_features: int = Field(description="Images without local features, which are never found.")
+    waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
+    unreadable: list[Unusable] = Field(description="Files in its folders that cannot be used.")
+    folders: list[str]
+    bytes: int = Field(description="Size of the collection, without the images.")
+    encoder: str
+    extractor: str
+    dimension: int = Field(description="Length of the vectors.")
+    index: str
+    keeps_features: bool = Field(description="Local features are stored, so that answers can be verified.")
+    parts: int = Field(description="Each image also has vectors of n x n parts; 0 if it has not.")
+    learned_from: int | None = Field(description="Images from which the model was learned; null if not known.")
+    relearning_is_due: bool = Field(description="The collection has outgrown its model.")
+    writable: bool = Field(description="Images may be added and removed.")
+    most_bytes: int = Field(description="Largest image that may be sent.")
+    version: str
+
+
+class Health(BaseModel):
+    status: str = "ok"
 
 
 class Folder(BaseModel):
@@ -117,7 +147,7 @@ class Folders(BaseModel):
 class Added(BaseModel):
     added: list[Image] = Field(description="Stored, and found by searches from now on.")
     known: list[Image] = Field(description="Images with the same content, which the collection had already.")
-    failed: list[Unreadable]
+    failed: list[Unusable]
 
 
 class Removed(BaseModel):
@@ -149,7 +179,7 @@ class Job(BaseModel):
     seconds: float = Field(description="Since the work began.")
     seconds_left: float | None = Field(description="Until the end of this stage; null if not known.")
     result: str | None = Field(description="A sentence, when it has ended.")
-    failed: list[Unreadable]
+    failed: list[Unusable]
 
 
 class JobList(BaseModel):
@@ -173,31 +203,3 @@ class GroupPage(BaseModel):
     groups: list[Group]
     total: int
     note: str = Field(description="What could not be verified, and how it can be; mostly empty.")
-
-
-class Info(BaseModel):
-    """The collection, and what visitors may do."""
-
-    name: str
-    images: int
-    searchable: int
-    without_features: int = Field(description="Images without local features, which are never found.")
-    waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
-    unreadable: list[Unreadable] = Field(description="Files in its folders that cannot be used.")
-    folders: list[str]
-    bytes: int = Field(description="Size of the collection, without the images.")
-    encoder: str
-    extractor: str
-    dimension: int = Field(description="Length of the vectors.")
-    index: str
-    keeps_features: bool = Field(description="Local features are stored, so that answers can be verified.")
-    parts: int = Field(description="Each image also has vectors of n x n parts; 0 if it has not.")
-    learned_from: int | None = Field(description="Images from which the model was learned; null if not known.")
-    relearning_is_due: bool = Field(description="The collection has outgrown its model.")
-    writable: bool = Field(description="Images may be added and removed.")
-    most_bytes: int = Field(description="Largest image that may be sent.")
-    version: str
-
-
-class Health(BaseModel):
-    status: str = "ok"

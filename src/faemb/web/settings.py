@@ -10,6 +10,7 @@ from faemb.settings import require_whole
 
 _SECRET = re.compile(r"[!-~]{8,200}", re.ASCII)
 """Printable characters without spaces."""
+_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class ServerSettings:
         require_whole("port", self.port, 0, 65535)
         if self.token is not None and not _SECRET.fullmatch(self.token):
             raise InputError("the token cannot be used; expected 8 to 200 letters, digits and signs without spaces")
+        for name in self.host_names:
+            if not _NAME.fullmatch(name):
+                raise InputError(f"host_name is {name!r}; expected a name such as photos.example.org, without a port")
 
     @property
     def is_local(self) -> bool:

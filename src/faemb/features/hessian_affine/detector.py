@@ -108,6 +108,9 @@ class HessianAffine(Extractor):
     def mirrored(self, features: LocalFeatures) -> LocalFeatures:
         return mirrored(features, rotation_invariant=self.rotation_invariant)
 
+    def enlarging(self) -> "HessianAffine | None":
+        return None if self.enlarge else self.clone().set_params(enlarge=True)
+
     def check_settings(self) -> None:
         super().check_settings()
         if self.max_features is not None:

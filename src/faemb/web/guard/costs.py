@@ -57,6 +57,8 @@ class BoundCosts:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the answer is sent, the request is refused, or its client has gone."""
         body = _Body(scope, receive, self._settings, self._held)
+        if body.refused.done():
+            return await _refuse(body.refused.result(), scope, receive, send)
         work = asyncio.create_task(self._app(scope, body.receive, send))  # type: ignore[arg-type]
         ends = [asyncio.create_task(body.client_gone())] if _can_be_given_up(scope) else []
         try:

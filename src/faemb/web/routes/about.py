@@ -28,7 +28,7 @@ async def info(service: Shared) -> schema.Info:
             searchable=known.searchable,
             without_features=known.without_features,
             waiting=known.waiting,
-            unreadable=[schema.Unreadable(name=text(path), reason=text(why)) for path, why in known.unreadable.items()],
+            unreadable=[schema.Unusable(name=text(path), reason=text(why)) for path, why in known.unreadable.items()],
             folders=[text(folder) for folder in known.folders],
             bytes=known.bytes,
             encoder=known.encoder,

@@ -16,7 +16,7 @@ from faemb.web.asking import entry_of
 from faemb.web.changing import Added
 from faemb.web.receiving import Coming, prepare, receive, safe_name
 from faemb.web.routes.images import Id, image_of
-from faemb.web.routes.jobs import unreadable
+from faemb.web.routes.jobs import unusable
 from faemb.web.service import Service, Shared, Writable
 
 _LATER = {"model": schema.Problem, "description": "Another change takes long, or the server is being stopped."}
@@ -85,5 +85,5 @@ def _told(service: Service, photos: Collection, found: Added) -> schema.Added:
     return schema.Added(
         added=[image_of(photos, entry, dates) for entry in found.added],
         known=[image_of(photos, entry, dates) for entry in found.known],
-        failed=unreadable(found.failed),
+        failed=unusable(found.failed),
     )

@@ -18,7 +18,7 @@ from faemb.features.files.npz import write_npz
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import TaskFailed
 from faemb.web import schema
-from faemb.web.asking import entry_of, question_of
+from faemb.web.asking import KEY, entry_of, question_of
 from faemb.web.documentation import DOWNLOAD, JPEG
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, text
@@ -124,7 +124,8 @@ async def features(service: Shared, id: Id) -> Response:
 
 @router.get("/pictures/{query}", response_class=Response, responses=JPEG)
 async def picture(
-    service: Shared, query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.")]
+    service: Shared,
+    query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.", json_schema_extra=KEY)],
 ) -> Response:
     """A JPEG of at most 1,600 pixels, upright and without metadata: of an image, or of a photograph that was sent."""
     if query.startswith("image-"):

@@ -74,9 +74,9 @@ def told(job: Job) -> schema.Job:
         seconds=round(job.seconds, 1),
         seconds_left=None if left is None else round(left, 1),
         result=None if outcome is None else text(outcome.result),
-        failed=unreadable(outcome.failed if outcome is not None else ()),
+        failed=unusable(outcome.failed if outcome is not None else ()),
     )
 
 
-def unreadable(faults: Iterable[Fault]) -> list[schema.Unreadable]:
-    return [schema.Unreadable(name=text(fault.path), reason=text(sentence(fault))) for fault in faults]
+def unusable(faults: Iterable[Fault]) -> list[schema.Unusable]:
+    return [schema.Unusable(name=text(fault.path), reason=text(sentence(fault))) for fault in faults]

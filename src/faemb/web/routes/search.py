@@ -11,7 +11,7 @@ from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
 from faemb.web.answering import MOST_HITS, Wanted
-from faemb.web.asking import entry_of, question_from, question_of
+from faemb.web.asking import KEY, entry_of, question_from, question_of
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
@@ -32,7 +32,8 @@ async def search(
     service: Shared,
     file: Annotated[UploadFile | None, File(description="A photograph to search with.")] = None,
     query: Annotated[
-        str | None, Form(description="Or the key of a query: image-ID, or that of an earlier answer.")
+        str | None,
+        Form(description="Or the key of a query: image-ID, or that of an earlier answer.", json_schema_extra=KEY),
     ] = None,
     box: Annotated[str | None, Form(description=_BOX)] = None,
     top: Annotated[int, Form(ge=1, le=MOST_HITS, description="Number of hits.")] = _PAGE,
@@ -80,7 +81,9 @@ async def search(
 @router.get("/explain/{query}/{id}")
 async def explain(
     service: Shared,
-    query: Annotated[str, Path(description="Key of a query: image-ID, or that of an earlier answer.")],
+    query: Annotated[
+        str, Path(description="Key of a query: image-ID, or that of an earlier answer.", json_schema_extra=KEY)
+    ],
     id: Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")],
     box: Annotated[str | None, Query(description=_BOX)] = None,
 ) -> schema.Explanation:

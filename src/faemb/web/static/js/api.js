@@ -1,0 +1,96 @@
+/* Requests to the server. An error is a Problem, whose message is a sentence for the user. */
+
+import { words } from "./words.js";
+
+export class Problem extends Error {
+  constructor(status, sentence) {
+    super(sentence);
+    this.status = status;
+  }
+}
+
+const TRIES = 4;
+
+/** The JSON that a request is answered with, and its status. A busy server is asked again when it says so. */
+async function asked(address, options = {}) {
+  for (let tried = 1; ; tried++) {
+    const response = await reached(() => fetch(address, options));
+    if (response.status === 429 && tried < TRIES) await pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
+    else return { status: response.status, content: await contentOf(response) };
+  }
+}
+
+async function reached(send) {
+  try {
+    return await send();
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new Problem(0, words.unreachable);
+  }
+}
+
+async function contentOf(response) {
+  const content = await response.json().catch(() => null);
+  if (response.ok && content) return content;
+  throw new Problem(response.status, content?.detail ?? words.failed(response.status));
+}
+
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const get = async (address, signal) => (await asked(address, { signal })).content;
+const withFields = (address, fields) => {
+  const given = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== "" && value !== undefined));
+  return given.size ? `${address}?${given}` : address;
+};
+
+export async function search(fields, signal) {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) if (value !== "" && value !== undefined) body.append(name, value);
+  return (await asked("/api/search", { method: "POST", body, signal })).content;
+}
+
+export const explain = (query, id, box, signal) => get(withFields(`/api/explain/${encodeURIComponent(query)}/${encodeURIComponent(id)}`, { box }), signal);
+export const images = (fields, signal) => get(withFields("/api/images", fields), signal);
+export const info = () => get("/api/info");
+export const folders = async () => (await get("/api/folders")).folders;
+
+export const jobs = async () => (await get("/api/jobs")).jobs;
+export const job = (id) => get(`/api/jobs/${encodeURIComponent(id)}`);
+export const cancelJob = async (id) => (await asked(`/api/jobs/${encodeURIComponent(id)}`, { method: "DELETE" })).content;
+export async function startJob(fields) {
+  const headers = { "Content-Type": "application/json" };
+  return (await asked("/api/jobs", { method: "POST", headers, body: JSON.stringify(fields) })).content;
+}
+
+/** Groups of duplicates, or the job that looks for them: {groups} or {job}. */
+export async function duplicates(fields, signal) {
+  const { status, content } = await asked(withFields("/api/duplicates", fields), { signal });
+  return status === 202 ? { job: content } : content;
+}
+
+export const remove = async (id) => (await asked(`/api/images/${id}`, { method: "DELETE" })).content;
+export const undo = async (token) => (await asked(`/api/undo/${encodeURIComponent(token)}`, { method: "POST" })).content;
+
+/** Add an image. `onProgress` is called with the part that was sent, from 0 to 1: fetch does not tell it. */
+export function upload(file, onProgress) {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.upload.onprogress = (event) => onProgress(event.loaded / Math.max(1, event.total));
+    request.onerror = () => reject(new Problem(0, words.unreachable));
+    request.onload = () => {
+      const content = parsed(request.responseText);
+      if (request.status === 201 && content) resolve(content);
+      else reject(new Problem(request.status, content?.detail ?? words.failed(request.status)));
+    };
+    const body = new FormData();
+    body.append("files", file);
+    request.open("POST", "/api/images");
+    request.send(body);
+  });
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,45 @@
+/* Pictures in a list. */
+
+import { element, nameOf } from "./dom.js";
+import { words } from "./words.js";
+
+/** Of a thumbnail, before it is loaded: its place does not change when it comes. */
+const WIDTH = 240;
+const HEIGHT = 180;
+
+/** The thumbnail of an image; a word where it cannot be shown. */
+export function thumbnail(image) {
+  const shown = element("img", {
+    class: "picture", src: `/api/images/${image.id}/thumbnail`, alt: "", width: WIDTH, height: HEIGHT, loading: "lazy",
+    decoding: "async", draggable: "false",
+  });
+  shown.addEventListener("error", () => shown.replaceWith(element("span", { class: "picture missing" }, words.missing)), { once: true });
+  return shown;
+}
+
+/** A card: the thumbnail as a link to `address`, the name, then `details`. */
+export function card(image, { address, label, details = [], actions = [] }) {
+  const link = element("a", { class: "open", href: address, "aria-label": label }, thumbnail(image));
+  const name = element("p", { class: "name", title: `${image.folder}/${image.name}` }, nameOf(image.name));
+  return element("li", { class: "card", "data-id": image.id }, link, name, details, element("p", { class: "actions" }, actions));
+}
+
+/** Short facts; a line ends between two of them only. */
+export const facts = (texts) => element("p", { class: "detail facts" }, texts.filter(Boolean).map((text, place, all) => element("span", {}, place < all.length - 1 ? `${text}, ` : text)));
+
+export const detail = (text, kind = "") => element("p", { class: `detail ${kind}` }, text);
+
+/** A value from 0 to 1 as a bar. */
+export function bar(value, kind = "") {
+  const filled = element("i");
+  filled.style.width = `${Math.round(100 * Math.min(1, Math.max(0, value)))}%`;
+  return element("span", { class: `bar ${kind}`, "aria-hidden": "true" }, filled);
+}
+
+/** Cards in place of those that are awaited, of the same size. */
+export function skeletons(count) {
+  return Array.from({ length: count }, () =>
+    element("li", { class: "card skeleton", "aria-hidden": "true" },
+      element("span", { class: "picture" }), element("p", { class: "name" }, "\u00a0"), element("p", { class: "detail" }, "\u00a0"),
+      element("p", { class: "actions" }, "\u00a0")));
+}

@@ -1,0 +1,43 @@
+/* Files from the user: chosen, photographed, dropped anywhere on the page, or pasted. */
+
+import { element } from "./dom.js";
+import { icon } from "./icons.js";
+import { words } from "./words.js";
+
+/** A label that opens the choice of a file; `camera`: the camera, on devices that have one. */
+export function chooser(onFiles, { text = words.query.other, camera = false, several = false, kind = "" } = {}) {
+  const input = element("input", {
+    type: "file", accept: "image/*", class: "unseen", multiple: several, capture: camera ? "environment" : null,
+    onchange: () => { onFiles([...input.files]); input.value = ""; },
+  });
+  return element("label", { class: `button ${kind} ${camera ? "camera" : ""}` }, icon(camera ? "camera" : "image"), element("span", {}, text), input);
+}
+
+/** Files that are dropped or pasted. `handler()` answers {words, take(files)} for what is shown at that time. */
+export function listenForFiles(handler) {
+  const over = element("div", { class: "dropping", hidden: true }, element("p", {}));
+  document.body.append(over);
+  let inside = 0;
+  const show = (count) => {
+    inside = Math.max(0, count);
+    over.hidden = !inside;
+    if (inside) over.firstChild.textContent = handler().words;
+  };
+  const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
+  addEventListener("dragenter", (event) => holdsFiles(event) && show(inside + 1));
+  addEventListener("dragleave", (event) => holdsFiles(event) && show(inside - 1));
+  addEventListener("dragover", (event) => holdsFiles(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    if (!holdsFiles(event)) return;
+    event.preventDefault();
+    show(0);
+    taken(handler(), event.dataTransfer.files);
+  });
+  addEventListener("paste", (event) => {
+    if (event.clipboardData?.files.length) taken(handler(), event.clipboardData.files);
+  });
+}
+
+function taken(handler, files) {
+  if (files.length) handler.take([...files]);
+}

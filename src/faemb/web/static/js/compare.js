@@ -1,0 +1,202 @@
+/* Query and result compared: side by side, or one over the other, and why the result is one. */
+
+import * as api from "./api.js";
+import { bar } from "./cards.js";
+import { element, nameOf, say } from "./dom.js";
+import { icon } from "./icons.js";
+import { JoinedView } from "./joined.js";
+import { OverlayView } from "./overlay.js";
+import { remembered } from "./remembered.js";
+import { addressOf, current, go } from "./state.js";
+import { server } from "./server.js";
+import { words } from "./words.js";
+
+export class Comparison {
+  /** `results()`: the results between which one can step. */
+  constructor(results) {
+    this.results = results;
+    this.joined = new JoinedView();
+    this.overlay = new OverlayView();
+    this.overlay.picture.addEventListener("click", () => this.manner === "blink" && this.overlay.swap());
+  }
+
+  update(state) {
+    if (!state.compare) {
+      this.before = state;
+      return this.close();
+    }
+    if (!this.dialog) this.#open();
+    this.state = state;
+    this.dialog.classList.toggle("over-shown", state.how === "over");
+    this.hows[state.how === "over" ? "over" : "side"].checked = true;
+    this.#load(state);
+  }
+
+  /** Close without a change of the address. */
+  close() {
+    this.overlay.close();
+    this.stopping?.abort();
+    if (!this.dialog) return;
+    const { dialog } = this;
+    this.dialog = null;
+    this.loaded = null;
+    dialog.remove();
+    document.querySelector(`.card[data-id="${CSS.escape(this.state.compare)}"] .open`)?.focus({ preventScroll: true });
+  }
+
+  /** Back to the results, from which it was opened or not. */
+  #leave() {
+    if (this.before && addressOf(this.before) === addressOf({ ...this.state, compare: "", how: "" })) history.back();
+    else go({ ...current(), compare: "", how: "" }, { replace: true });
+  }
+
+  #open() {
+    const { compare } = words;
+    this.title = element("h2", { id: "compare-title", tabindex: "-1" });
+    this.claim = element("p", { class: "verdict" });
+    this.reasons = element("ul", { class: "reasons" });
+    this.body = element("div", { class: "compare-body" });
+    const tools = [
+      iconButton("left", compare.previous, () => this.#step(-1)), iconButton("right", compare.next, () => this.#step(1)),
+      iconButton("close", compare.close, () => this.#leave()),
+    ];
+    [this.previous, this.next] = tools;
+    const why = element("section", { class: "why" }, element("h3", {}, compare.why), this.claim, this.reasons);
+    this.side = element("div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why, element("p", { class: "soft keys" }, compare.keys));
+    this.dialog = element("dialog", { class: "compare", "aria-labelledby": "compare-title" },
+      element("header", {}, this.title, element("div", { class: "tools" }, tools)), this.body, this.side);
+    this.dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.#leave(); });
+    this.dialog.addEventListener("keydown", (event) => this.#key(event));
+    document.body.append(this.dialog);
+    this.dialog.showModal();
+    this.title.focus();
+  }
+
+  #key(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "Escape") { event.preventDefault(); this.#leave(); }
+    if (!by || event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.#step(by);
+  }
+
+  async #step(by) {
+    const results = this.results();
+    let place = results.ids.indexOf(Number(this.state.compare)) + by;
+    if (place >= results.ids.length) await results.list.more();
+    const id = results.ids[place];
+    if (id !== undefined && place >= 0) go({ ...current(), compare: String(id) }, { replace: true });
+  }
+
+  async #load(state) {
+    const key = JSON.stringify(["explain", state.query, state.compare, state.box]);
+    if (this.loaded === key) return this.#show();
+    this.loaded = key;
+    this.stopping?.abort();
+    this.stopping = new AbortController();
+    const { signal } = this.stopping;
+    this.body.setAttribute("aria-busy", "true");
+    if (!this.explanation) this.body.replaceChildren(element("p", { class: "stage soft waiting" }, words.compare.loading));
+    try {
+      const explanation = await remembered(key, () => api.explain(state.query, state.compare, state.box, signal));
+      if (!signal.aborted) this.#explained(explanation);
+    } catch (error) {
+      if (!signal.aborted) this.#failed(error);
+    }
+  }
+
+  #explained(explanation) {
+    this.explanation = explanation;
+    const { query, result, verdict, confidence, reasons } = explanation;
+    const label = (text) => element("span", { class: "with" }, text);
+    this.title.replaceChildren(label(`${words.compare.query} `), nameOf(query.name), label(` · ${words.compare.result} `), nameOf(result.name));
+    this.claim.replaceChildren(element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`, bar(confidence, verdict));
+    this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));
+    this.joined.show(explanation);
+    this.overlay.show(explanation);
+    this.#show();
+    say(`${result.name}: ${reasons.join(" ")}`);
+  }
+
+  #failed(error) {
+    this.explanation = null;
+    this.title.textContent = words.compare.heading;
+    this.claim.replaceChildren();
+    this.reasons.replaceChildren();
+    this.body.removeAttribute("aria-busy");
+    this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
+    this.#steps();
+  }
+
+  #show() {
+    if (!this.explanation) return;
+    const over = this.state.how === "over";
+    const possible = !over || this.overlay.possible;
+    this.body.removeAttribute("aria-busy");
+    this.body.replaceChildren(possible ? (over ? this.overlay : this.joined).element : element("p", { class: "stage soft waiting" }, words.compare.noTransform));
+    const agreeing = (this.explanation.pairs ?? []).filter((pair) => pair.agrees).length;
+    this.counted.textContent = words.compare.drawing(Math.min(agreeing, server.mostLines), agreeing);
+    if (over && possible) this.#lay();
+    else this.overlay.close();
+    this.#steps();
+  }
+
+  #steps() {
+    const { ids } = this.results();
+    const place = ids.indexOf(Number(this.state.compare));
+    // A button that is disabled while it has the focus would swallow the arrow keys.
+    this.previous.setAttribute("aria-disabled", place <= 0);
+    this.next.setAttribute("aria-disabled", place < 0 || place >= ids.length - 1);
+  }
+
+  // Choices
+
+  #how() {
+    const choose = (how) => go({ ...current(), how }, { replace: true });
+    const [group, inputs] = radios("how", words.compare.how, { side: words.compare.side, over: words.compare.over }, (how) => choose(how === "over" ? "over" : ""));
+    this.hows = inputs;
+    return group;
+  }
+
+  #options() {
+    const { compare } = words;
+    const box = (what, text) => {
+      const input = element("input", { type: "checkbox", checked: this.joined.shown[what], onchange: () => this.joined.choose(what, input.checked) });
+      return element("label", { class: "check" }, input, element("span", {}, text));
+    };
+    this.counted = element("p", { class: "soft" });
+    return element("div", { class: "options for-side" }, box("lines", compare.matches), box("others", compare.others), box("outline", compare.outline), this.counted);
+  }
+
+  #manners() {
+    const { compare } = words;
+    const [group, inputs] = radios("manner", compare.manner, { fade: compare.fade, wipe: compare.wipe, blink: compare.blink }, (manner) => { this.manner = manner; this.#lay(); });
+    this.manner ??= "fade";
+    inputs[this.manner].checked = true;
+    this.slider = element("input", { type: "range", min: "0", max: "100", value: "50", oninput: () => this.overlay.choose(this.manner, Number(this.slider.value)) });
+    this.sliderName = element("span", {});
+    this.sliding = element("label", { class: "slider" }, this.sliderName, this.slider);
+    this.blinkHint = element("p", { class: "soft" }, compare.blinkHint);
+    return element("div", { class: "options for-over" }, group, this.sliding, this.blinkHint);
+  }
+
+  #lay() {
+    this.sliding.hidden = this.manner === "blink";
+    this.sliderName.textContent = this.manner === "wipe" ? words.compare.edge : words.compare.opacity;
+    this.overlay.choose(this.manner, this.manner === "blink" ? 100 : Number(this.slider.value));
+  }
+}
+
+function iconButton(shape, label, onclick) {
+  return element("button", { type: "button", class: "button plain icon-only", "aria-label": label, title: label, onclick }, icon(shape));
+}
+
+/** One of several choices, as buttons beside each other; answers the group, and the inputs by value. */
+function radios(name, legend, choices, onChoice) {
+  const inputs = {};
+  const labels = Object.entries(choices).map(([value, text]) => {
+    inputs[value] = element("input", { type: "radio", name, value, onchange: () => onChoice(value) });
+    return element("label", {}, inputs[value], element("span", {}, text));
+  });
+  return [element("fieldset", { class: "segments" }, element("legend", { class: "unseen" }, legend), labels), inputs];
+}

@@ -1,0 +1,89 @@
+/* A list that is loaded page by page: when its end comes near, or at the press of a button. */
+
+import { button, element } from "./dom.js";
+import { skeletons } from "./cards.js";
+import { words } from "./words.js";
+
+const NEAR = "800px";
+const FEW = 12;
+
+export class Endless {
+  /**
+   * load(offset, signal): answers {items, total}; draw(item, place, items): nodes of the list;
+   * loaded(answer, offset): called after each page.
+   */
+  constructor({ load, draw, loaded = () => {}, kind = "cards", waiting = () => skeletons(FEW) }) {
+    Object.assign(this, { load, draw, loaded, waiting });
+    this.list = element("ol", { class: kind, role: "list" });
+    this.foot = element("div", { class: "foot" });
+    this.element = element("div", { class: "endless" }, this.list, this.foot);
+    this.watch = new IntersectionObserver((seen) => seen.at(-1).isIntersecting && this.more(), { rootMargin: NEAR });
+  }
+
+  /** Show the list from its beginning. */
+  async restart() {
+    this.close();
+    Object.assign(this, { offset: 0, total: Infinity, stopping: new AbortController(), coming: null });
+    this.element.setAttribute("aria-busy", "true");
+    this.list.classList.add("old");
+    this.foot.replaceChildren();
+    if (!this.list.children.length) this.list.replaceChildren(...this.waiting());
+    await this.more();
+  }
+
+  /** Load one more page; false if there is none. Calls at the same time load the same page. */
+  more() {
+    if (this.offset >= this.total) return Promise.resolve(false);
+    this.coming ??= this.#next(this.stopping.signal).finally(() => { this.coming = null; });
+    return this.coming;
+  }
+
+  async #next(signal) {
+    try {
+      const answer = await this.load(this.offset, signal);
+      if (signal.aborted) return false;
+      this.#append(answer);
+      return true;
+    } catch (error) {
+      if (!signal.aborted) this.#fail(error);
+      return false;
+    }
+  }
+
+  #append(answer) {
+    const offset = this.offset;
+    if (!offset) this.list.replaceChildren();
+    this.list.classList.remove("old");
+    this.element.removeAttribute("aria-busy");
+    this.list.append(...answer.items.flatMap((item, place) => this.draw(item, offset + place, answer.items)));
+    this.total = answer.items.length ? answer.total : offset;
+    this.offset = offset + answer.items.length;
+    this.loaded(answer, offset);
+    this.#showFoot();
+  }
+
+  #showFoot() {
+    this.watch.disconnect();
+    if (this.offset >= this.total) return this.foot.replaceChildren();
+    const shown = element("span", { class: "soft" }, words.shown(this.offset, this.total));
+    this.foot.replaceChildren(button(words.more, () => this.more(), { kind: "plain" }), shown);
+    this.watch.observe(this.foot);
+  }
+
+  #fail(error) {
+    this.watch.disconnect();
+    if (!this.offset) this.list.replaceChildren();
+    this.element.removeAttribute("aria-busy");
+    this.foot.replaceChildren(problem(error), button(words.again, () => this.restart(), { kind: "plain" }));
+  }
+
+  close() {
+    this.watch.disconnect();
+    this.stopping?.abort();
+  }
+}
+
+/** An error where the user looks. */
+export function problem(error) {
+  return element("p", { class: "problem", role: "alert" }, error.message);
+}

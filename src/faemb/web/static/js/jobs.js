@@ -1,0 +1,118 @@
+/* Long work of the server: its progress, the time that is left, and how to cancel it. */
+
+import * as api from "./api.js";
+import { button, element } from "./dom.js";
+import { words } from "./words.js";
+
+const OFTEN = 500;
+const SELDOM = 3000;
+/** Milliseconds between two questions: while a job runs, and while none does. */
+
+export const isOver = (job) => ["done", "failed", "cancelled"].includes(job.state);
+
+/** One job. */
+export class JobCard {
+  constructor() {
+    const { jobs } = words;
+    this.kind = element("h3", {});
+    this.progress = element("progress", {});
+    this.facts = element("p", { class: "detail" });
+    this.result = element("p", { class: "detail" });
+    this.failures = element("div", {});
+    this.cancel = button(jobs.cancel, () => this.#cancelled(), { kind: "plain small" });
+    this.element = element("article", { class: "job card" }, this.kind, this.progress, this.facts, this.result, this.failures, this.cancel);
+  }
+
+  show(job) {
+    const { jobs } = words;
+    const over = isOver(job);
+    this.id = job.id;
+    this.kind.textContent = jobs.kinds[job.kind] ?? job.kind;
+    this.element.dataset.state = job.state;
+    this.progress.setAttribute("aria-label", jobs.label(this.kind.textContent));
+    this.progress.hidden = over;
+    if (job.total) Object.assign(this.progress, { max: job.total, value: job.done });
+    else this.progress.removeAttribute("value");
+    this.facts.textContent = this.#factsOf(job, over);
+    this.result.textContent = job.result ?? "";
+    this.result.hidden = !job.result;
+    this.failures.replaceChildren(...failuresOf(job.failed ?? []));
+    this.cancel.hidden = over;
+  }
+
+  #factsOf(job, over) {
+    const { jobs } = words;
+    if (over) return [jobs.states[job.state], jobs.after(job.seconds)].join(", ");
+    if (job.state === "waiting") return jobs.states.waiting;
+    return [jobs.progress(job), job.seconds_left !== null && jobs.left(job.seconds_left)].filter(Boolean).join(" · ");
+  }
+
+  async #cancelled() {
+    this.cancel.disabled = true;
+    try {
+      this.show(await api.cancelJob(this.id));
+    } catch (error) {
+      this.facts.textContent = error.message;
+    }
+    this.cancel.disabled = false;
+  }
+}
+
+/** Files that could not be used, with the reason of each. */
+export function failuresOf(failed) {
+  if (!failed.length) return [];
+  const items = failed.map(({ name, reason }) => element("li", {}, element("bdi", {}, name), `: ${reason}`));
+  return [element("details", { class: "failures" }, element("summary", {}, words.jobs.failures(failed.length)), element("ul", {}, items))];
+}
+
+/** Ask for a job until it is over, and show it; answers it as it is then. `signal` ends the asking. */
+export async function followed(job, card, signal) {
+  let now = job;
+  card.show(now);
+  while (!isOver(now) && !signal.aborted) {
+    await new Promise((done) => setTimeout(done, OFTEN));
+    if (signal.aborted) break;
+    now = await api.job(now.id);
+    card.show(now);
+  }
+  return now;
+}
+
+/** All jobs of the server. */
+export class JobsView {
+  constructor(main) {
+    this.cards = new Map();
+    this.list = element("div", { class: "jobs" });
+    this.none = element("p", { class: "soft" }, words.jobs.none);
+    this.problem = element("p", { class: "problem", role: "alert", hidden: true });
+    main.replaceChildren(element("h1", {}, words.jobs.heading), this.problem, this.none, this.list);
+  }
+
+  async update() {
+    clearTimeout(this.waiting);
+    try {
+      const jobs = await api.jobs();
+      this.#show(jobs);
+      if (!this.closed) this.waiting = setTimeout(() => this.update(), jobs.every(isOver) ? SELDOM : OFTEN);
+    } catch (error) {
+      Object.assign(this.problem, { hidden: false, textContent: error.message });
+    }
+  }
+
+  close() {
+    this.closed = true;
+    clearTimeout(this.waiting);
+  }
+
+  #show(jobs) {
+    this.none.hidden = jobs.length > 0;
+    const cards = jobs.map((job) => {
+      if (!this.cards.has(job.id)) this.cards.set(job.id, new JobCard());
+      const card = this.cards.get(job.id);
+      card.show(job);
+      return card.element;
+    });
+    const same = cards.length === this.list.children.length && cards.every((card, place) => card === this.list.children[place]);
+    if (!same) this.list.replaceChildren(...cards);
+  }
+}

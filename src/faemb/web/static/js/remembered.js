@@ -1,0 +1,19 @@
+/* Answers of the server that are kept while the page is open: going back shows them at once. */
+
+const MOST = 100;
+const kept = new Map();
+
+/** What `make` answers for a key; the same as before if nothing has changed since. */
+export async function remembered(key, make) {
+  if (!kept.has(key)) {
+    const answer = await make();
+    kept.set(key, answer);
+    if (kept.size > MOST) kept.delete(kept.keys().next().value);
+  }
+  return kept.get(key);
+}
+
+/** The collection has changed. */
+export function forget() {
+  kept.clear();
+}

@@ -1,0 +1,56 @@
+/* Images leave the collection after a question, and come back by "Undo". */
+
+import * as api from "./api.js";
+import { button, element, nameOf } from "./dom.js";
+import { icon } from "./icons.js";
+import { forget } from "./remembered.js";
+import { server } from "./server.js";
+import { toast } from "./toast.js";
+import { words } from "./words.js";
+
+/** A button that removes an image; null where the collection cannot be changed. */
+export function removeButton(image) {
+  if (!server.writable) return null;
+  const remove = button(words.remove.action, () => ask(image), { kind: "plain small removing", icon: icon("remove"), label: words.remove.name(image.name) });
+  remove.title = words.remove.action;
+  return remove;
+}
+
+function ask(image) {
+  const { remove } = words;
+  const close = () => dialog.remove();
+  const dialog = element("dialog", { class: "question", "aria-labelledby": "question" },
+    element("h2", { id: "question" }, remove.question),
+    element("img", { src: `/api/images/${image.id}/thumbnail`, alt: "", width: 240, height: 180 }),
+    element("p", { class: "name" }, nameOf(image.name)), element("p", { class: "soft" }, remove.stays),
+    element("p", { class: "choices" }, button(remove.no, close, { kind: "plain" }), button(remove.yes, () => { close(); removed(image); }, { kind: "strong" })));
+  dialog.addEventListener("close", close);
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+async function removed(image) {
+  try {
+    const { undo } = await api.remove(image.id);
+    changed();
+    toast(words.remove.done(image.name), { action: words.remove.undo, act: () => undone(undo) });
+  } catch (error) {
+    toast(error.message, { kind: "bad" });
+  }
+}
+
+async function undone(token) {
+  try {
+    const { image } = await api.undo(token);
+    changed();
+    toast(words.remove.undone(image.name));
+  } catch (error) {
+    toast(error.message, { kind: "bad" });
+  }
+}
+
+/** Views that show the collection show it again. */
+export function changed() {
+  forget();
+  dispatchEvent(new Event("collectionchange"));
+}

@@ -1,0 +1,119 @@
+/* The answer to a query: a card for each hit, the surest first, and the line below which nothing is claimed. */
+
+import * as api from "./api.js";
+import { bar, card, detail } from "./cards.js";
+import { Endless } from "./endless.js";
+import { element, say } from "./dom.js";
+import { icon } from "./icons.js";
+import { remembered } from "./remembered.js";
+import { removeButton } from "./removing.js";
+import { FILTERS, addressOf } from "./state.js";
+import { words } from "./words.js";
+
+const PAGE = 60;
+
+export class Results {
+  /** onAnswer(answer) is called with the first page of each answer. */
+  constructor(onAnswer) {
+    this.onAnswer = onAnswer;
+    this.summary = element("p", { class: "summary" }, "\u00a0");
+    this.note = element("p", { class: "note soft" });
+    this.list = new Endless({
+      load: (offset, signal) => this.#load(offset, signal),
+      draw: (hit, place) => this.#drawn(hit, place),
+      loaded: (answer, offset) => this.#loaded(answer, offset),
+    });
+    const heading = element("h2", {}, words.results.heading);
+    this.element = element("section", { class: "results", "aria-label": words.results.heading }, element("div", { class: "head" }, heading, this.summary), this.list.element, this.note);
+  }
+
+  /** Numbers of the hits that are shown, in their order. */
+  get ids() {
+    return [...this.list.list.querySelectorAll(".card[data-id]")].map((each) => Number(each.dataset.id));
+  }
+
+  /** While a photograph is sent. */
+  awaited() {
+    this.list.close();
+    this.list.foot.replaceChildren();
+    this.list.list.replaceChildren(...this.list.waiting());
+    this.note.textContent = "";
+    this.summary.textContent = words.results.searching;
+  }
+
+  failed(error) {
+    this.list.list.replaceChildren();
+    this.list.foot.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
+    this.summary.textContent = "\u00a0";
+  }
+
+  async show(state) {
+    this.state = state;
+    this.note.textContent = "";
+    this.summary.textContent = words.results.searching;
+    await this.list.restart();
+    if (this.summary.textContent === words.results.searching) this.summary.textContent = "\u00a0";
+  }
+
+  async #load(offset, signal) {
+    const fields = fieldsOf(this.state);
+    const answer = await remembered(JSON.stringify([fields, offset]), () => api.search({ ...fields, top: PAGE, offset }, signal));
+    return { ...answer, items: answer.hits };
+  }
+
+  #drawn(hit, place) {
+    if (!place) Object.assign(this, { above: 0, claimed: true });
+    if (hit.itself) return [];
+    const nodes = [this.#card(hit)];
+    if (this.claimed && hit.verdict === "unsure") {
+      nodes.unshift(element("li", { class: "line" }, this.above ? words.results.line : words.results.lineFirst));
+      this.claimed = false;
+    }
+    this.above++;
+    return nodes;
+  }
+
+  #card(hit) {
+    const { results } = words;
+    const compare = addressOf({ ...this.state, compare: String(hit.id) });
+    const search = addressOf({ view: "search", query: `image-${hit.id}`, ...filtersOf(this.state) });
+    return card(hit, {
+      address: compare,
+      label: results.compareName(hit.name),
+      details: [claimOf(hit), hit.copy_of_query && detail(results.copy, "mark"), hit.through !== null && detail(results.through, "mark")],
+      actions: [
+        element("a", { class: "action", href: search, "aria-label": results.searchWithName(hit.name) }, icon("search"), results.searchWith),
+        removeButton(hit),
+      ],
+    });
+  }
+
+  #loaded(answer, offset) {
+    if (offset) return;
+    this.note.textContent = answer.note;
+    const count = (verdict) => answer.hits.filter((hit) => hit.verdict === verdict && !hit.itself).length;
+    const { results } = words;
+    const none = answer.query.features ? results.none : answer.query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
+    const others = answer.hits.some((hit) => !hit.itself);
+    this.summary.textContent = others ? results.found(count("same"), count("maybe"), answer.seconds) : none;
+    say(this.summary.textContent);
+    this.onAnswer(answer);
+  }
+}
+
+/** The confidence in words and as a bar; the similarity of images that were not judged. */
+function claimOf(hit) {
+  const { results } = words;
+  if (hit.confidence === null) {
+    return element("p", { class: "detail claims" }, hit.similarity === null ? results.noFeatures : results.similarity(hit.similarity), bar(hit.similarity ?? 0, "unsure"));
+  }
+  const claim = element("span", { class: `claim ${hit.verdict}` }, results.claim(hit.verdict));
+  return element("p", { class: "detail claims" }, claim, element("b", {}, words.percent(hit.confidence)), bar(hit.confidence, hit.verdict));
+}
+
+const filtersOf = (state) => Object.fromEntries(FILTERS.map((field) => [field, state[field]]));
+
+/** The fields of a request: what is compared, and how, is none of the search. */
+export function fieldsOf(state) {
+  return { query: state.query, box: state.box, expand: state.expand, ...filtersOf(state) };
+}

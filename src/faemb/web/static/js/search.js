@@ -1,0 +1,107 @@
+/* The search view: where it starts, then the query beside its results, and the comparison with one of them. */
+
+import * as api from "./api.js";
+import { Comparison } from "./compare.js";
+import { element } from "./dom.js";
+import { Filters } from "./filters.js";
+import { QueryPanel } from "./query.js";
+import { remembered } from "./remembered.js";
+import { Results, fieldsOf } from "./results.js";
+import { startArea } from "./start.js";
+import { FILTERS, current, go } from "./state.js";
+import { words } from "./words.js";
+
+export class SearchView {
+  constructor(main) {
+    this.main = main;
+    this.panel = new QueryPanel({
+      onBox: (box) => go({ ...current(), box: box ? box.join(",") : "", compare: "" }),
+      onFile: (files) => this.ask(files),
+    });
+    this.results = new Results((answer) => this.panel.answered(answer.query, answer.hits.some((hit) => hit.itself)));
+    this.filters = new Filters([this.#expandBox()]);
+    this.comparison = new Comparison(() => this.results);
+    const right = element("div", { class: "answer-side" }, this.filters.element, this.results.element);
+    this.found = element("div", { class: "found" }, element("h1", { class: "unseen" }, words.views.search), this.panel.element, right);
+  }
+
+  async update(state) {
+    const before = this.shown;
+    this.shown = JSON.stringify(fieldsOf(state));
+    if (!state.query) return this.#start();
+    this.#put(this.found);
+    this.filters.update(state);
+    this.expand.checked = state.expand === "results";
+    const searching = before === this.shown ? null : this.#search(state);
+    this.comparison.update(state);
+    await searching;
+  }
+
+  /** Search with a file that the user has given. */
+  async ask(files) {
+    const [file] = files;
+    const state = current().view === "search" ? current() : { view: "search" };
+    const kept = Object.fromEntries([...FILTERS, "expand"].map((field) => [field, state[field] ?? ""]));
+    this.asking?.abort();
+    this.asking = new AbortController();
+    this.shown = null;
+    this.comparison.close();
+    this.#put(this.found);
+    this.panel.sending(file);
+    this.results.awaited();
+    scrollTo(0, 0);
+    await this.#send(file, { view: "search", ...kept }, this.asking.signal);
+  }
+
+  /** The collection has changed. */
+  async refresh() {
+    this.shown = null;
+    await this.update(current());
+  }
+
+  more() {
+    return this.results.list.more();
+  }
+
+  close() {
+    this.asking?.abort();
+    this.comparison.close();
+    this.results.list.close();
+  }
+
+  async #send(file, state, signal) {
+    try {
+      const { query: _, ...fields } = fieldsOf(state);
+      const answer = await api.search({ file, ...fields, top: 60 }, signal);
+      const found = { ...state, query: answer.query.key };
+      await remembered(JSON.stringify([fieldsOf(found), 0]), async () => answer);
+      go(found);
+    } catch (error) {
+      if (!signal.aborted) this.results.failed(error);
+    }
+  }
+
+  #start() {
+    this.asking?.abort();
+    this.results.list.close();
+    this.comparison.close();
+    this.results.list.list.replaceChildren();
+    this.#put(startArea((files) => this.ask(files)));
+  }
+
+  async #search(state) {
+    this.asking?.abort();
+    this.panel.awaited(state.query, state.box);
+    await this.results.show(state);
+  }
+
+  #put(content) {
+    if (this.main.firstChild !== content) this.main.replaceChildren(content);
+  }
+
+  #expandBox() {
+    const { filters } = words;
+    this.expand = element("input", { type: "checkbox", onchange: () => go({ ...current(), expand: this.expand.checked ? "results" : "", compare: "" }) });
+    return element("label", { class: "check", title: filters.expandWhy }, this.expand, element("span", {}, filters.expand));
+  }
+}

@@ -1,0 +1,45 @@
+/* The first view: a place to drop a photograph, and pictures of the collection to start with. */
+
+import * as api from "./api.js";
+import { card, skeletons } from "./cards.js";
+import { chooser } from "./choosing.js";
+import { element } from "./dom.js";
+import { icon } from "./icons.js";
+import { addressOf } from "./state.js";
+import { words } from "./words.js";
+
+const SHOWN = 12;
+
+export function startArea(onFiles) {
+  const { start } = words;
+  const choices = element("p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }), chooser(onFiles, { text: start.photograph, camera: true }));
+  const area = element("div", { class: "drop-area" }, icon("image"), element("p", {}, start.drop), choices);
+  const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
+  const offered = element("section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards);
+  fill(cards, offered);
+  return element("div", { class: "start" }, element("h1", {}, start.heading), area, offered);
+}
+
+async function fill(cards, offered) {
+  try {
+    const shown = await someImages();
+    cards.replaceChildren(...shown.map(offer));
+    if (!shown.length) offered.replaceChildren(element("p", { class: "soft" }, words.start.empty));
+  } catch (error) {
+    cards.replaceChildren(element("li", { class: "problem", role: "alert" }, error.message));
+  }
+}
+
+function offer(image) {
+  return card(image, { address: addressOf({ view: "search", query: `image-${image.id}` }), label: words.start.searchWith(image.name) });
+}
+
+/** Images at random places of the collection, each from its own part, as neighbours often show the same. */
+async function someImages() {
+  const first = await api.images({ limit: SHOWN });
+  if (first.total <= SHOWN) return first.images;
+  const part = first.total / SHOWN;
+  const places = Array.from({ length: SHOWN }, (_, place) => Math.floor((place + Math.random()) * part));
+  const pages = await Promise.all(places.map((offset) => api.images({ offset, limit: 1 })));
+  return pages.flatMap((page) => page.images);
+}

@@ -1,0 +1,239 @@
+/* All words of the page, in one place so that they can be translated. */
+
+const claims = JSON.parse(document.body.dataset.claims);
+const number = new Intl.NumberFormat("en");
+const counted = (count, one, many = `${one}s`) => `${number.format(count)} ${count === 1 ? one : many}`;
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const shortTime = (seconds) => (seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute"));
+
+/** Rounded down, and never 100 %: a probability that was estimated is not certain. */
+const percent = (probability) => `${Math.min(Math.floor(100 * probability), 99)} %`;
+
+function bytes(count) {
+  if (count >= 1e9) return `${(count / 1e9).toFixed(1)} GB`;
+  return count >= 1e6 ? `${(count / 1e6).toFixed(1)} MB` : `${Math.round(count / 1e3)} KB`;
+}
+
+export const words = {
+  collection: document.body.dataset.collection,
+  counted,
+  percent,
+  bytes,
+
+  unreachable: "The server cannot be reached. Is it still running?",
+  failed: (status) => `The server could not answer (${status}). Try again.`,
+
+  views: { search: "Search", browse: "Browse", groups: "Groups", state: "Collection", add: "Add", jobs: "Jobs" },
+  title: (view, collection) => `${view}: ${collection}`,
+  running: (count) => `${counted(count, "job")} running`,
+
+  start: {
+    heading: "Find the pictures that show the same thing",
+    drop: "Drop a photograph here, paste it, or",
+    choose: "Choose a photograph",
+    photograph: "Take a photograph",
+    or: "Or start with a picture of the collection",
+    empty: "The collection has no pictures yet.",
+    searchWith: (name) => `Search with ${name}`,
+  },
+  dropToSearch: "Drop to search with this photograph",
+  dropToAdd: "Drop to add these pictures",
+  noPicture: "That is no file. Drop or paste a picture.",
+
+  query: {
+    heading: "Query",
+    other: "Another photograph",
+    features: (count, boxed) => `${counted(count, "local feature")}${boxed ? " in the box" : ""}`,
+    inCollection: "It is in the collection itself.",
+    sending: "Sending the photograph…",
+    picture: (name) => `Query: ${name}`,
+    noPicture: "The picture cannot be shown.",
+  },
+  box: {
+    role: "picture on which a box can be drawn",
+    label: "Query picture. Press Enter to start a box, arrow keys move it, Shift with arrow keys resizes it, Enter searches, Escape removes it.",
+    hint: "Draw a box around what you look for.",
+    keys: "Enter starts one.",
+    editing: "Arrows move, Shift + arrows resize, Enter searches, Escape removes it.",
+    remove: "Remove the box",
+    removed: "Box removed.",
+    at: ([x1, y1, x2, y2], share) => `Box from ${x1}, ${y1} to ${x2}, ${y2}: ${Math.max(1, Math.round(100 * share))} % of the picture.`,
+  },
+
+  filters: {
+    heading: "Filter",
+    folder: "Folder",
+    allFolders: "All folders",
+    name: "Name contains",
+    since: "Taken from",
+    until: "to",
+    order: "Order",
+    byName: "by folder and name",
+    byDate: "by date, newest first",
+    expand: "Also search with sure results",
+    expandWhy: "Finds pictures that share nothing with the query, but show the same thing as a result",
+    reset: "Clear filters",
+    inFolder: (folder, images) => `${folder} (${number.format(images)})`,
+  },
+
+  results: {
+    heading: "Results",
+    searching: "Searching…",
+    same: claims.same,
+    maybe: claims.maybe,
+    unsure: claims.unsure,
+    notCompared: "not compared",
+    claim: (verdict) => capital(claims[verdict] ?? "not compared"),
+    confidence: (probability) => `confidence ${percent(probability)}`,
+    similarity: (value) => `similarity ${value.toFixed(3)}`,
+    noFeatures: "no local features",
+    copy: "copy of the query",
+    through: "found through a result",
+    line: "Nothing is claimed of the following.",
+    lineFirst: "No picture shows the same thing, as far as can be told. The most similar ones:",
+    none: "No image is similar enough.",
+    noQueryFeatures: "The query has no local features, so nothing can be compared with it.",
+    noQueryFeaturesInBox: "The box holds no local features, so nothing can be compared with it. Draw a larger one.",
+    searchWith: "Search with this",
+    searchWithName: (name) => `Search with this: ${name}`,
+    compare: "Compare",
+    compareName: (name) => `Compare: ${name}`,
+    found: (same, maybe, seconds) => {
+      const parts = [];
+      if (same) parts.push(same === 1 ? "1 picture shows the same thing" : `${number.format(same)} pictures show the same thing`);
+      if (maybe) parts.push(parts.length ? `${number.format(maybe)} maybe` : maybe === 1 ? "1 picture maybe shows the same thing" : `${number.format(maybe)} pictures maybe show the same thing`);
+      const text = parts.length ? parts.join(", ") : "No picture surely shows the same thing";
+      return `${text}. ${seconds < 0.01 ? "Under 0.01" : seconds.toFixed(2)} s.`;
+    },
+  },
+  more: "Show more",
+  again: "Try again",
+  shown: (count, total) => `${number.format(count)} of ${number.format(total)}`,
+  missing: "no picture",
+
+  compare: {
+    heading: "Compare",
+    query: "Query",
+    result: "Result",
+    previous: "Previous result",
+    next: "Next result",
+    close: "Close",
+    loading: "Comparing…",
+    how: "How to compare",
+    side: "Side by side",
+    over: "One over the other",
+    matches: "Matches that agree",
+    others: "Other matches",
+    outline: "What both show",
+    drawing: (lines, agreeing) => (agreeing > lines ? `${lines} of ${agreeing} agreeing matches are drawn.` : `${counted(agreeing, "agreeing match", "agreeing matches")}.`),
+    pictures: (agreeing) => `Query and result, with lines between ${counted(agreeing, "region")} that match`,
+    fade: "Fade",
+    wipe: "Wipe",
+    blink: "Blink",
+    manner: "How the result is laid over the query",
+    opacity: "From query to result",
+    edge: "Edge between result and query",
+    blinkHint: "What stays in its place is the same in both.",
+    overlay: "The result, laid over the query",
+    noTransform: "No transform was found between the two, so one cannot be laid over the other.",
+    why: "Why",
+    keys: "Left and right arrow keys: previous and next result.",
+  },
+
+  browse: {
+    heading: "All pictures",
+    total: (count) => counted(count, "picture"),
+    none: "No picture fits the filter.",
+    search: "Search with this",
+    pixels: (width, height) => (width ? `${number.format(width)} × ${number.format(height)}` : ""),
+    taken: (date) => `taken ${date}`,
+    changed: (date) => `changed ${date}`,
+  },
+
+  groups: {
+    heading: "Groups",
+    what: "What belongs together",
+    copies: "Copies",
+    copiesWhy: "Made from one picture: resized, cropped, with a caption, in other colours.",
+    same: "The same thing",
+    sameWhy: "Also different photographs of one object or scene: look before you remove one.",
+    mirrored: "Mirrored copies too",
+    total: (count) => counted(count, "group"),
+    none: "No groups were found.",
+    group: (place) => `Group ${place}`,
+    about: (group) => `${group.kind}: ${counted(group.images.length, "picture")}, ${group.similarity}`,
+    keep: (reason) => `keep: ${reason}`,
+    compare: "Compare",
+    compareName: (name, first) => `Compare: ${name} with ${first}`,
+  },
+
+  add: {
+    heading: "Add pictures",
+    drop: "Drop pictures here, or",
+    choose: "Choose pictures",
+    waiting: "waiting",
+    sending: (part) => (part < 1 ? `sending, ${Math.floor(100 * part)} %` : "being read"),
+    added: "added",
+    known: "is in the collection already",
+    failed: (reason) => `not added: ${reason}`,
+    tooLarge: (most) => `larger than ${bytes(most)}, which is the most that may be sent`,
+    summary: (done, total) => `${number.format(done)} of ${number.format(total)} done`,
+    folders: "From folders of the server",
+    foldersWhy: "Pictures that have come, changed or gone since are added, read again, or removed.",
+    update: "Look through the folders again",
+    noFolders: "The collection holds files that were given one by one, and no folders.",
+  },
+
+  remove: {
+    action: "Remove",
+    name: (name) => `Remove: ${name}`,
+    question: "Remove this picture from the collection?",
+    stays: "The file itself stays where it is.",
+    yes: "Remove",
+    no: "Keep it",
+    done: (name) => `${name} was removed from the collection.`,
+    undo: "Undo",
+    undone: (name) => `${name} is back.`,
+  },
+
+  jobs: {
+    heading: "Jobs",
+    none: "Nothing is being done.",
+    kinds: { update: "Look through the folders", add: "Add a folder", relearn: "Learn the model again", duplicates: "Look for groups" },
+    states: { waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled" },
+    progress: (job) => (job.total ? `${job.stage ? `${job.stage}: ` : ""}${number.format(job.done)} of ${number.format(job.total)}` : job.stage || "starting"),
+    left: (seconds) => `about ${shortTime(seconds)} left`,
+    after: (seconds) => `after ${shortTime(seconds)}`,
+    cancel: "Cancel",
+    label: (kind) => `Progress: ${kind}`,
+    failures: (count) => `${counted(count, "file")} could not be used`,
+  },
+
+  state: {
+    heading: "Collection",
+    images: "Pictures",
+    searchable: (count) => `${number.format(count)} can be found`,
+    withoutFeatures: (count) => `${number.format(count)} without local features, which cannot be found`,
+    waiting: (count) => `${number.format(count)} not encoded yet`,
+    unusable: "Files that cannot be used",
+    noneUnusable: "None: every file that was given could be read.",
+    folders: "Folders",
+    model: "Model",
+    extractor: "Local features",
+    encoder: "Encoder",
+    dimension: (count) => `${counted(count, "number")} per picture`,
+    learned: (count) => `learned from ${counted(count, "picture")}`,
+    relearnDue: "The collection has grown much since the model was learned. Learning it again finds more.",
+    relearn: "Learn the model again",
+    index: "Index",
+    features: "Features are kept",
+    yes: "yes, so results are verified",
+    no: "no, so results cannot be verified",
+    disk: "On disk",
+    version: "Version",
+    readOnly: "This server only searches. To change the collection, start it with --writable.",
+    file: "File",
+    reason: "Reason",
+    api: "The HTTP API",
+  },
+};

@@ -1,0 +1,140 @@
+"""The box on the query, by mouse, touch and keyboard; it is searched with as soon as it is let go."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from conftest import Watch, opened
+
+
+@pytest.fixture
+def asked(page: Page, server: str, ids: dict[str, int]) -> Page:
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(page.locator(".results .card:not(.skeleton)").first).to_be_visible()
+    return page
+
+
+def box_in_address(page: Page) -> list[int]:
+    expect(page).to_have_url(re.compile(r"box=\d+,\d+,\d+,\d+"))
+    found = re.search(r"box=([\d,]+)", page.url)
+    assert found
+    return [int(corner) for corner in found[1].split(",")]
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """From one place of the picture to another, as parts of its sides."""
+    place = page.locator(".surface").bounding_box()
+    assert place
+    at = [(place["x"] + x * place["width"], place["y"] + y * place["height"]) for x, y in (start, end)]
+    page.mouse.move(*at[0])
+    page.mouse.down()
+    page.mouse.move(*at[1], steps=4)
+    page.mouse.up()
+
+
+def assert_near(box: list[int], expected: tuple[float, float, float, float], size: tuple[int, int]) -> None:
+    """Within two pixels of the screen, which are fewer than four of the picture."""
+    for corner, part, side in zip(box, expected, (*size, *size), strict=True):
+        assert abs(corner - part * side) < 5, (box, expected)
+
+
+SIZE = (640, 427)
+
+
+def test_box_by_mouse_drawn_moved_and_resized(asked: Page):
+    drag(asked, (0.2, 0.2), (0.6, 0.7))
+    assert_near(box_in_address(asked), (0.2, 0.2, 0.6, 0.7), SIZE)
+    expect(asked.locator(".query .detail").first).to_contain_text("in the box")
+    drag(asked, (0.4, 0.45), (0.5, 0.35))
+    expect(asked).to_have_url(re.compile("box=19[0-9]"))
+    assert_near(box_in_address(asked), (0.3, 0.1, 0.7, 0.6), SIZE)
+    drag(asked, (0.7, 0.6), (0.9, 0.8))
+    expect(asked).to_have_url(re.compile(r"box=\d+,\d+,57"))
+    assert_near(box_in_address(asked), (0.3, 0.1, 0.9, 0.8), SIZE)
+    asked.go_back()
+    assert_near(box_in_address(asked), (0.3, 0.1, 0.7, 0.6), SIZE)
+    asked.get_by_role("button", name="Remove the box").click()
+    expect(asked).not_to_have_url(re.compile("box="))
+    expect(asked.locator(".query .detail").first).not_to_contain_text("in the box")
+
+
+def test_a_click_is_no_box(asked: Page):
+    drag(asked, (0.5, 0.5), (0.503, 0.503))
+    expect(asked.locator(".box-frame")).to_be_hidden()
+    expect(asked).not_to_have_url(re.compile("box="))
+
+
+def test_a_box_from_the_address_is_drawn_where_it_is(page: Page, server: str, ids: dict[str, int]):
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&box=64,43,319,212")
+    expect(page.locator(".query .detail").first).to_contain_text("in the box")
+    frame, surface = (page.locator(each).bounding_box() for each in (".box-frame", ".surface"))
+    assert frame
+    assert surface
+    scale = surface["width"] / SIZE[0]
+    assert abs(frame["x"] - surface["x"] - 64 * scale) < 1
+    assert abs(frame["width"] - 256 * scale) < 1
+    assert abs(frame["height"] - 170 * scale) < 1
+
+
+def test_box_by_keyboard(asked: Page):
+    """Start, move, resize, search, remove; each step is said."""
+    picture = asked.get_by_role("application")
+    said = asked.locator("#said")
+    picture.focus()
+    asked.keyboard.press("Enter")
+    expect(said).to_have_text("Box from 160, 107 to 479, 319: 25 % of the picture.")
+    expect(asked).not_to_have_url(re.compile("box="))
+    for _ in range(3):
+        asked.keyboard.press("ArrowLeft")
+    asked.keyboard.press("ArrowUp")
+    asked.keyboard.press("Shift+ArrowRight")
+    asked.keyboard.press("Shift+ArrowDown")
+    expect(said).to_contain_text("Box from 121, 98 to 453, 319")
+    asked.keyboard.press("Enter")
+    assert box_in_address(asked) == [121, 98, 453, 319]
+    expect(asked.locator(".query .detail").first).to_contain_text("in the box")
+    expect(picture).to_be_focused()
+    asked.keyboard.press("Escape")
+    expect(said).not_to_contain_text("Box from")
+    expect(asked).not_to_have_url(re.compile("box="))
+
+
+def test_a_box_stays_inside_the_picture(asked: Page):
+    asked.get_by_role("application").focus()
+    asked.keyboard.press("Enter")
+    for _ in range(40):
+        asked.keyboard.press("ArrowRight")
+        asked.keyboard.press("Shift+ArrowDown")
+    asked.keyboard.press("Enter")
+    x1, y1, x2, y2 = box_in_address(asked)
+    assert (x2, y2) == (SIZE[0] - 1, SIZE[1] - 1)
+    assert x2 - x1 == 319
+
+
+def test_a_box_without_features_is_explained(asked: Page, server: str, ids: dict[str, int]):
+    asked.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&box=0,0,3,3")
+    expect(asked.locator(".results .summary")).to_contain_text("The box holds no local features")
+
+
+@pytest.fixture
+def phone(chromium: Browser, watch: Watch) -> Iterator[Page]:
+    with opened(chromium, watch, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as made:
+        yield made
+
+
+def test_box_by_touch(phone: Page, server: str, ids: dict[str, int]):
+    phone.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(phone.locator(".results .card:not(.skeleton)").first).to_be_attached()
+    place = phone.locator(".surface").bounding_box()
+    assert place
+    fingers = phone.context.new_cdp_session(phone)
+    for kind, part in (("touchStart", 0.25), ("touchMove", 0.5), ("touchMove", 0.75), ("touchEnd", None)):
+        at = (
+            []
+            if part is None
+            else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
+        )
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+    assert_near(box_in_address(phone), (0.25, 0.25, 0.75, 0.75), SIZE)

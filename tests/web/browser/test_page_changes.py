@@ -1,0 +1,162 @@
+"""The collection is changed in the browser: pictures are sent, removed and brought back; long work is cancelled."""
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from conftest import Watch
+from gallery import SCRIPT
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
+
+from faemb.demo.prints import pictures
+from pictures import pixels
+
+
+def file_row(page: Page, name: str) -> Locator:
+    return page.locator(".file").filter(has_text=name)
+
+
+@pytest.fixture(scope="module")
+def new_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two prints that the gallery does not show."""
+    folder = tmp_path_factory.mktemp("new")
+    for name, print_ in list(pictures().items())[-2:]:
+        Image.fromarray(print_).save(folder / f"{name}.jpg")
+    return folder
+
+
+def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_gallery: Path, new_pictures: Path):
+    """Several at once, each with what has become of it."""
+    (new_pictures / "letter.jpg").write_text("Dear Sir or Madam")
+    known = own_gallery / "images" / "palace" / "original.jpg"
+    first, second = sorted(path for path in new_pictures.iterdir() if path.name != "letter.jpg")
+    page.goto(f"{writable}/?view=add")
+    page.get_by_label("Choose pictures").set_input_files([first, second, known, new_pictures / "letter.jpg"])
+    expect(page.locator(".summary")).to_have_text("4 of 4 done")
+    for added in (first, second):
+        expect(file_row(page, added.name)).to_contain_text("added")
+    expect(file_row(page, "original.jpg")).to_contain_text("in the collection already")
+    expect(file_row(page, "letter.jpg")).to_contain_text("not added: ")
+    page.goto(f"{writable}/?view=browse&name={first.name}")
+    page.get_by_role("link", name=f"Search with {first.name}").click()
+    expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
+
+
+def test_pictures_are_dropped(page: Page, writable: str):
+    page.goto(f"{writable}/?view=add")
+    dropped = page.evaluate_handle(
+        """async () => {
+          const files = new DataTransfer();
+          for (const seed of [3, 5]) {
+            const canvas = new OffscreenCanvas(320, 240);
+            const brush = canvas.getContext("2d");
+            for (let spot = 0; spot < 80; spot++) {
+              brush.fillStyle = `hsl(${(spot * 47 * seed) % 360} 80% 50%)`;
+              brush.fillRect((spot * 71 * seed) % 300, (spot * 37 * seed) % 220, 8 + (spot % 17), 8 + (spot % 11));
+            }
+            files.items.add(new File([await canvas.convertToBlob()], `drawn ${seed}.png`, { type: "image/png" }));
+          }
+          return files;
+        }"""
+    )
+    page.dispatch_event("main", "dragenter", {"dataTransfer": dropped})
+    expect(page.get_by_text("Drop to add these pictures")).to_be_visible()
+    page.dispatch_event("main", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".summary")).to_have_text("2 of 2 done")
+    expect(page.locator(".file[data-state=added]")).to_have_count(2)
+
+
+def test_script_as_the_name_of_a_picture_that_is_sent(page: Page, writable: str, tmp_path: Path):
+    Image.fromarray(pixels(77, (320, 240))).save(tmp_path / SCRIPT)
+    page.goto(f"{writable}/?view=add")
+    page.get_by_label("Choose pictures").set_input_files(tmp_path / SCRIPT)
+    expect(page.locator(".file[data-state]")).to_contain_text(SCRIPT)
+    assert "it-ran" not in page.title()
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery: Path):
+    page.goto(f"{writable}/?view=browse&name=close")
+    cards = page.locator(".endless .card:not(.skeleton)")
+    expect(cards).to_have_count(4)
+    page.get_by_role("button", name="Remove: close.jpg").first.click()
+    expect(page.get_by_role("dialog")).to_contain_text("The file itself stays where it is.")
+    page.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(cards).to_have_count(4)
+
+    page.get_by_role("button", name="Remove: close.jpg").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(cards).to_have_count(3)
+    assert len(list((own_gallery / "images").glob("*/close.jpg"))) == 4
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("close.jpg is back.")
+    expect(cards).to_have_count(4)
+
+
+def test_remove_from_results(page: Page, writable: str):
+    by_name = httpx.get(f"{writable}/api/images", params={"name": "visitor"}).json()["images"]
+    number = by_name[0]["id"]
+    query = httpx.get(f"{writable}/api/images", params={"name": "original"}).json()["images"][0]["id"]
+    page.goto(f"{writable}/?query=image-{query}")
+    removed = page.locator(f'.results .card[data-id="{number}"]')
+    removed.get_by_role("button", name="Remove").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.locator(".toast")).to_contain_text("was removed")
+    expect(removed).to_have_count(0)
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("is back")
+
+
+def test_groups_are_found_by_a_job_and_shown(page: Page, writable: str):
+    page.goto(f"{writable}/?view=groups&same_thing=1")
+    expect(page.locator(".group").first).to_be_visible()
+    expect(page.locator(".group .mark").first).to_contain_text("keep: ")
+    expect(page.locator(".summary")).to_contain_text("group")
+    page.locator(".group").first.get_by_role("link", name="Compare: ").last.click()
+    expect(page.get_by_role("dialog").locator(".joined")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".group").first).to_be_visible()
+    page.get_by_text("Copies", exact=True).click()
+    expect(page).to_have_url(f"{writable}/?view=groups")
+
+
+def test_a_job_is_followed_and_cancelled(page: Page, writable: str, own_gallery: Path):
+    """Large pictures full of detail, so that the work takes long enough."""
+    rng = np.random.default_rng(3)
+    slow = own_gallery / "images" / "slow"
+    slow.mkdir()
+    for number in range(24):
+        noise = Image.fromarray(rng.integers(0, 256, (600, 800, 3), np.uint8))
+        noise.resize((2400, 1800)).save(slow / f"{number}.jpg", quality=60)
+    page.goto(f"{writable}/?view=add")
+    page.get_by_role("button", name="Look through the folders again").click()
+    job = page.locator(".job")
+    expect(job.get_by_role("progressbar")).to_be_visible()
+    expect(job).to_contain_text("Look through the folders")
+    page.goto(f"{writable}/?view=jobs")
+    running = page.locator(".job").first
+    expect(running).to_have_attribute("data-state", "running")
+    running.get_by_role("button", name="Cancel").click()
+    expect(running).to_have_attribute("data-state", "cancelled", timeout=60_000)
+    expect(running.get_by_role("progressbar")).to_have_count(0)
+    for path in slow.iterdir():
+        path.unlink()
+
+
+def test_a_server_that_only_searches_offers_no_changes(page: Page, server: str, ids: dict[str, int]):
+    for address in (f"/?query=image-{ids['palace/original.jpg']}", "/?view=browse", "/?view=state"):
+        page.goto(server + address)
+        page.wait_for_load_state("networkidle")
+        expect(page.get_by_role("button", name="Remove")).to_have_count(0)
+        expect(page.get_by_role("link", name="Add", exact=True)).to_have_count(0)
+    expect(page.get_by_text("This server only searches.")).to_be_visible()
+
+
+def test_what_the_server_refuses_is_said(page: Page, server: str, watch: Watch, new_pictures: Path):
+    watch.expected = ("403",)
+    page.goto(f"{server}/?view=add")
+    page.get_by_label("Choose pictures").set_input_files(next(new_pictures.glob("*.jpg")))
+    expect(page.locator(".file")).to_contain_text("not added: ")

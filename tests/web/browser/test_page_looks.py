@@ -1,0 +1,99 @@
+"""Every view at the sizes of a phone and of a wide screen, light and dark: seen, and read by axe-core."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from conftest import Watch, opened
+
+SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
+VIEWS = {
+    "start": "/",
+    "results": "/?query=image-{palace}",
+    "box": "/?query=image-{palace}&box=120,60,480,330",
+    "compare": "/?query=image-{before}&compare={after}",
+    "over": "/?query=image-{before}&compare={after}&how=over",
+    "browse": "/?view=browse",
+    "groups": "/?view=groups&same_thing=1",
+    "collection": "/?view=state",
+    "add": "/?view=add",
+    "jobs": "/?view=jobs",
+}
+SIZES = {390: {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}, 1600: {}}
+
+
+@pytest.fixture(params=[f"{width}-{scheme}" for width in SIZES for scheme in ("light", "dark")])
+def looking(request: pytest.FixtureRequest, chromium: Browser, watch: Watch) -> Iterator[tuple[str, Page]]:
+    width, scheme = request.param.split("-")
+    size = {"width": int(width), "height": 844 if int(width) < 600 else 1000}
+    with opened(chromium, watch, viewport=size, color_scheme=scheme, **SIZES[int(width)]) as page:
+        yield request.param, page
+
+
+def show(page: Page, address: str, ids: dict[str, int]) -> None:
+    named = {
+        "palace": ids["palace/original.jpg"],
+        "before": ids["planted/before.png"],
+        "after": ids["planted/after.png"],
+    }
+    page.goto(address.format(**named))
+    page.wait_for_load_state("networkidle")
+    expect(page.locator("[aria-busy]")).to_have_count(0)
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view(looking: tuple[str, Page], view: str, writable: str, ids: dict[str, int]):
+    """Nothing scrolls sideways, axe-core finds nothing serious, and a screenshot is kept."""
+    name, page = looking
+    show(page, writable + VIEWS[view], ids)
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{view}-{name}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= int(name.split("-")[0])
+    found = Axe().run(page).response["violations"]
+    assert [
+        f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in ("serious", "critical")
+    ] == []
+
+
+def test_dark_is_dark(looking: tuple[str, Page], server: str):
+    name, page = looking
+    page.goto(server)
+    colour = page.locator("body").evaluate("(body) => getComputedStyle(body).backgroundColor")
+    red = int(re.findall(r"\d+", colour)[0])
+    assert red < 60 if name.endswith("dark") else red > 200
+
+
+def test_every_control_is_reached_and_seen_by_keyboard(page: Page, server: str, ids: dict[str, int]):
+    show(page, server + VIEWS["results"], ids)
+    reached = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                """() => {
+                  const focused = document.activeElement;
+                  const seen = [focused, focused.closest("label")].some(
+                    (each) => each && getComputedStyle(each).outlineStyle !== "none");
+                  return [focused.tagName, focused.getAttribute("aria-label") ?? focused.textContent.trim(), seen];
+                }"""
+            )
+        )
+    assert [each for each in reached if not each[2]] == []
+    names = [each[1] for each in reached]
+    assert names[0] == "Skip to the content"
+    assert any("Query picture" in name for name in names)
+    assert any(name.startswith("Compare") for name in names)
+
+
+def test_headings_and_landmarks(page: Page, server: str, ids: dict[str, int]):
+    show(page, server + VIEWS["results"], ids)
+    expect(page.get_by_role("banner")).to_have_count(1)
+    expect(page.get_by_role("main")).to_have_count(1)
+    expect(page.get_by_role("navigation", name="Views")).to_have_count(1)
+    expect(page.locator("h1")).to_have_count(1)
+    expect(page.get_by_role("navigation").get_by_role("link", name="Search")).to_have_attribute("aria-current", "page")

@@ -1,0 +1,202 @@
+"""Queries by file, paste, drop and picture; results that are followed; the address as the state."""
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from processes import wait_until
+
+from conftest import Watch
+
+_SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
+  done(list.getEntries().filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0))
+).observe({ type: "layout-shift", buffered: true }) || setTimeout(() => done(0), 500))"""
+
+
+def cards(page: Page) -> Locator:
+    return page.locator(".results .card:not(.skeleton)")
+
+
+def assert_found(page: Page, name: str) -> None:
+    """The first result is claimed, and has this name."""
+    first = cards(page).first
+    expect(first.locator(".name")).to_have_text(name)
+    expect(first.locator(".claim.same")).to_have_text("The same thing")
+
+
+@pytest.fixture
+def photograph(gallery: Path) -> Path:
+    return gallery / "images" / "palace" / "left.jpg"
+
+
+def as_base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def assert_found_palace(page: Page) -> None:
+    expect(page).to_have_url(re.compile(r"\?query=upload-[0-9a-f]{32}$"))
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+    expect(page.locator(".query .name")).to_contain_text("jpg")
+    expect(page.locator(".query-picture")).to_have_js_property("complete", True)
+
+
+def test_query_by_file(page: Page, server: str, photograph: Path):
+    page.goto(server)
+    page.get_by_label("Choose a photograph").set_input_files(photograph)
+    assert_found_palace(page)
+    expect(page.locator(".query .name")).to_have_text("left.jpg")
+    expect(page.locator(".summary")).to_contain_text("show the same thing")
+
+
+def test_query_by_paste(page: Page, server: str, photograph: Path):
+    """By the clipboard itself, which holds a picture as PNG."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(server)
+    page.evaluate(
+        """async (jpeg) => {
+          const bytes = Uint8Array.from(atob(jpeg), (letter) => letter.charCodeAt(0));
+          const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/jpeg" }));
+          const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
+          canvas.getContext("2d").drawImage(bitmap, 0, 0);
+          await navigator.clipboard.write([new ClipboardItem({ "image/png": await canvas.convertToBlob() })]);
+        }""",
+        as_base64(photograph),
+    )
+    page.keyboard.press("Control+V")
+    expect(page).to_have_url(re.compile("upload-"))
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+
+
+def test_query_by_drop_on_any_view(page: Page, server: str, photograph: Path):
+    page.goto(f"{server}/?view=browse")
+    dropped = page.evaluate_handle(
+        """(jpeg) => {
+          const files = new DataTransfer();
+          const bytes = Uint8Array.from(atob(jpeg), (letter) => letter.charCodeAt(0));
+          files.items.add(new File([bytes], "left.jpg", { type: "image/jpeg" }));
+          return files;
+        }""",
+        as_base64(photograph),
+    )
+    page.dispatch_event("main", "dragenter", {"dataTransfer": dropped})
+    expect(page.get_by_text("Drop to search with this photograph")).to_be_visible()
+    page.dispatch_event("main", "drop", {"dataTransfer": dropped})
+    expect(page.locator(".dropping")).to_be_hidden()
+    assert_found_palace(page)
+
+
+def test_a_file_that_is_no_picture_is_explained_where_the_user_looks(
+    page: Page, server: str, watch: Watch, tmp_path: Path
+):
+    watch.expected = (*watch.expected, "422")
+    (tmp_path / "notes.jpg").write_text("nothing to see")
+    page.goto(server)
+    page.get_by_label("Choose a photograph").set_input_files(tmp_path / "notes.jpg")
+    expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
+
+
+def test_start_with_a_picture_and_follow_results(page: Page, server: str, ids: dict[str, int]):
+    page.goto(server)
+    page.locator(".start-cards .card .open").first.click()
+    expect(page).to_have_url(re.compile(r"\?query=image-\d+$"))
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    followed = cards(page).first
+    number = followed.get_attribute("data-id")
+    followed.get_by_role("link", name="Search with this").click()
+    expect(page).to_have_url(f"{server}/?query=image-{number}")
+    expect(page.locator(".query .name")).to_contain_text(".jpg")
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+
+
+def test_back_forward_and_reload_show_the_same(page: Page, server: str, ids: dict[str, int]):
+    first, second = ids["palace/original.jpg"], ids["flower/original.jpg"]
+    page.goto(f"{server}/?query=image-{first}")
+    expect(cards(page).first).to_be_visible()
+    numbers = cards(page).evaluate_all("cards => cards.map((card) => card.dataset.id)")
+    page.goto(f"{server}/?query=image-{second}")
+    expect(cards(page).first).to_be_visible()
+    for move in (page.go_back, page.reload):
+        move()
+        expect(page).to_have_url(f"{server}/?query=image-{first}")
+        expect(cards(page).first).to_have_attribute("data-id", numbers[0])
+        assert cards(page).evaluate_all("cards => cards.map((card) => card.dataset.id)") == numbers
+    page.go_forward()
+    expect(page).to_have_url(f"{server}/?query=image-{second}")
+
+
+def test_history_inside_the_page(page: Page, server: str, ids: dict[str, int]):
+    """Without loading it again: views, and where a list was scrolled to."""
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(cards(page).nth(20)).to_be_attached()
+    cards(page).nth(20).scroll_into_view_if_needed()
+    assert wait_until(lambda: page.evaluate("history.state?.scroll > 100"))
+    scrolled = page.evaluate("scrollY")
+    page.get_by_role("link", name="Browse", exact=True).click()
+    expect(page.get_by_role("heading", name="All pictures")).to_be_visible()
+    assert page.evaluate("scrollY") == 0
+    page.go_back()
+    expect(cards(page).first).to_be_visible()
+    assert wait_until(lambda: abs(page.evaluate("scrollY") - scrolled) < 2)
+
+
+def test_a_photograph_that_the_server_has_lost_is_explained(page: Page, server: str, watch: Watch):
+    watch.expected = (*watch.expected, "404")
+    page.goto(f"{server}/?query=upload-{'0' * 32}")
+    expect(page.get_by_role("alert")).to_contain_text("send it again")
+
+
+def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids: dict[str, int]):
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(cards(page).nth(8)).to_be_attached()
+    page.get_by_label("Name contains").fill("right")
+    expect(page).to_have_url(re.compile("name=right"))
+    expect(cards(page)).to_have_count(4)
+    assert_found(page, "right.jpg")
+    page.get_by_role("button", name="Clear filters").click()
+    expect(page).not_to_have_url(re.compile("name="))
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&folder={gallery / 'images' / 'planted'}")
+    expect(page.locator(".line")).to_contain_text("No picture shows the same thing, as far as can be told")
+
+
+def test_expansion_is_in_the_address(page: Page, server: str, ids: dict[str, int]):
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    page.get_by_label("Also search with sure results").check()
+    expect(page).to_have_url(re.compile("expand=results"))
+    expect(cards(page).first).to_be_visible()
+
+
+def test_nothing_is_claimed_below_the_line(page: Page, server: str, ids: dict[str, int]):
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(page.locator(".line")).to_have_text("Nothing is claimed of the following.")
+    claims = page.locator(".results .cards > li").evaluate_all(
+        "items => items.map((item) => item.querySelector('.claim')?.className ?? 'line')"
+    )
+    line = claims.index("line")
+    assert "claim unsure" not in claims[:line]
+    assert set(claims[line + 1 :]) == {"claim unsure"}
+
+
+def test_nothing_moves_while_results_come(page: Page, server: str, ids: dict[str, int]):
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(cards(page).first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate(_SHIFTS) < 0.02
+
+
+def test_more_on_scrolling_and_at_the_press_of_a_button(page: Page, server: str):
+    """Pages of ten, so that a small gallery has several."""
+    page.route("**/api/images?*", lambda route: route.continue_(url=route.request.url.replace("limit=60", "limit=10")))
+    page.set_viewport_size({"width": 400, "height": 300})
+    page.goto(f"{server}/?view=browse")
+    shown = page.locator(".endless .card:not(.skeleton)")
+    expect(page.locator(".foot")).to_contain_text("of 35")
+    before = shown.count()
+    page.get_by_role("button", name="Show more").press("Enter")
+    expect(shown.nth(before)).to_be_attached()
+    for _ in range(6):
+        page.mouse.wheel(0, 4000)
+        page.wait_for_timeout(100)
+    expect(shown).to_have_count(35)
+    expect(page.locator(".foot")).to_be_empty()
