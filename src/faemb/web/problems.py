@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from faemb.errors import FaembError, FormatError, InputError, LimitError, MissingExtraError
 
@@ -46,7 +47,18 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem_response(error.status_code, sentence(str(error.detail)), dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(sorted(_allowed(app, request)))
+        return problem_response(error.status_code, sentence(str(error.detail)), headers)
+
+
+def _allowed(app: FastAPI, request: Request) -> set[str]:
+    """The methods of an address; an error has those of one of its routes only."""
+    fitting = [
+        route for route in app.routes if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    return {method for route in fitting for method in route.methods or ()}
 
 
 def _status(error: FaembError) -> int:

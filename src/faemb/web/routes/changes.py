@@ -26,7 +26,9 @@ router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
 
 @router.post("/images", status_code=201, responses={507: _NO_ROOM})
 async def add(
-    service: Shared, changes: Writable, files: Annotated[list[UploadFile], File(description="Images to add.")]
+    service: Shared,
+    changes: Writable,
+    files: Annotated[list[UploadFile], File(min_length=1, description="Images to add.")],
 ) -> schema.Added:
     """Add images. They are stored when this is answered; a file that cannot be used is told with its reason."""
     most = service.settings.most_bytes

@@ -1,6 +1,7 @@
 """Images of the collection: lists, facts, thumbnails, pictures, files, features."""
 
 import asyncio
+import re
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -10,6 +11,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import Response
+from pydantic import BeforeValidator
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
@@ -30,6 +32,15 @@ _LARGEST_NUMBER = 2**63 - 1
 _MOST = 500
 SIDE = 1600
 """Longer side of the pictures that the page shows."""
+
+
+def _written_as_day(given: object) -> object:
+    if isinstance(given, str) and not re.fullmatch(r"\d{4}-\d\d-\d\d", given, re.ASCII):
+        raise ValueError("a day is expected, such as 2024-12-31")  # else numbers would be taken for seconds since 1970
+    return given
+
+
+Day = Annotated[date, BeforeValidator(_written_as_day)]
 Id = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")]
 _ALWAYS = {"Cache-Control": "private, max-age=86400"}
 """An image with another content has another number, or is answered with another entity tag."""
@@ -40,8 +51,8 @@ async def images(
     service: Shared,
     folder: Annotated[str, Query(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Query(description="Only images whose file name contains this.")] = "",
-    since: Annotated[date | None, Query(description="Only images of this day and later.")] = None,
-    until: Annotated[date | None, Query(description="Only images of this day and earlier.")] = None,
+    since: Annotated[Day | None, Query(description="Only images of this day and later.")] = None,
+    until: Annotated[Day | None, Query(description="Only images of this day and earlier.")] = None,
     order: Annotated[
         Literal["name", "date"], Query(description="By folder and name, or by date, the newest first.")
     ] = "name",

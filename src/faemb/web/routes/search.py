@@ -1,7 +1,6 @@
 """Search, and why an image is a result."""
 
 import time
-from datetime import date
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
@@ -15,7 +14,7 @@ from faemb.web.asking import KEY, entry_of, question_from, question_of
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
-from faemb.web.routes.images import image_of
+from faemb.web.routes.images import Day, image_of
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["search"])
@@ -47,8 +46,8 @@ async def search(
     ] = "none",
     folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
-    since: Annotated[date | None, Form(description="Only images of this day and later.")] = None,
-    until: Annotated[date | None, Form(description="Only images of this day and earlier.")] = None,
+    since: Annotated[Day | None, Form(description="Only images of this day and later.")] = None,
+    until: Annotated[Day | None, Form(description="Only images of this day and earlier.")] = None,
 ) -> schema.Answer:
     """Find the images that show the same thing as a photograph, or as a region of it.
 
