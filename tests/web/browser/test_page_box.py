@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from conftest import Watch, opened
+from browsing import Watch, opened
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_box_stays_inside_the_picture(asked: Page):
         asked.keyboard.press("ArrowRight")
         asked.keyboard.press("Shift+ArrowDown")
     asked.keyboard.press("Enter")
-    x1, y1, x2, y2 = box_in_address(asked)
+    x1, _, x2, y2 = box_in_address(asked)
     assert (x2, y2) == (SIZE[0] - 1, SIZE[1] - 1)
     assert x2 - x1 == 319
 

@@ -5,8 +5,9 @@ import re
 import httpx
 import numpy as np
 import pytest
-from gallery import PLANTED
 from playwright.sync_api import Page, expect
+
+from gallery import PLANTED
 
 
 @pytest.fixture
@@ -104,7 +105,8 @@ def assert_things_cover_themselves(page: Page, told: dict, scale: float) -> None
         """(image, [points, size]) => {
           const matrix = new DOMMatrix(getComputedStyle(image).transform);
           return points.map(([x, y]) => {
-            const point = matrix.transformPoint(new DOMPoint(x * image.clientWidth / size[0], y * image.clientHeight / size[1]));
+            const place = [x * image.clientWidth / size[0], y * image.clientHeight / size[1]];
+            const point = matrix.transformPoint(new DOMPoint(...place));
             return [point.x / point.w, point.y / point.w];
           });
         }""",
@@ -113,9 +115,7 @@ def assert_things_cover_themselves(page: Page, told: dict, scale: float) -> None
     assert np.abs(np.array(shown) - on_query).max() < 3
 
 
-def test_the_result_is_laid_over_the_query_where_the_transform_says(
-    compared: Page, server: str, pair: tuple[int, int]
-):
+def test_the_result_is_laid_over_the_query_where_the_transform_says(compared: Page, server: str, pair: tuple[int, int]):
     """All four corners within a pixel of the screen; and near the transform with which the picture was made."""
     compared.get_by_text("One over the other").click()
     expect(compared).to_have_url(re.compile("how=over"))
@@ -150,6 +150,14 @@ def test_fade_wipe_and_blink(compared: Page):
     compared.get_by_label("Edge between result and query").fill("30")
     expect(window).to_have_css("clip-path", "inset(0px 70% 0px 0px)")
     expect(laid).to_have_css("opacity", "1")
+    place = compared.locator(".over").bounding_box()
+    assert place
+    compared.mouse.move(place["x"] + 0.3 * place["width"], place["y"] + 50)
+    compared.mouse.down()
+    compared.mouse.move(place["x"] + 0.8 * place["width"], place["y"] + 80)
+    compared.mouse.up()
+    expect(compared.get_by_label("Edge between result and query")).to_have_value("80")
+    expect(window).to_have_css("clip-path", "inset(0px 20% 0px 0px)")
     compared.get_by_text("Blink").click()
     expect(laid).to_have_css("opacity", "0")
     expect(laid).to_have_css("opacity", "1")
@@ -199,5 +207,7 @@ def test_an_address_of_a_comparison_can_be_shared(page: Page, server: str, pair:
 
 
 def test_without_a_transform_it_says_so(page: Page, server: str, ids: dict[str, int]):
-    page.goto(f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over")
+    page.goto(
+        f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over"
+    )
     expect(page.get_by_role("dialog")).to_contain_text("one cannot be laid over the other")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from processes import wait_until
 
-from conftest import Watch
+from browsing import Watch
+from processes import wait_until
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
   done(list.getEntries().filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0))
@@ -153,10 +153,10 @@ def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids:
     page.get_by_label("Name contains").fill("right")
     expect(page).to_have_url(re.compile("name=right"))
     expect(cards(page)).to_have_count(4)
-    assert_found(page, "right.jpg")
+    assert_found(page, "palace/right.jpg")
     page.get_by_role("button", name="Clear filters").click()
     expect(page).not_to_have_url(re.compile("name="))
-    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&folder={gallery / 'images' / 'planted'}")
+    page.goto(f"{server}/?query=image-{ids['flower/original.jpg']}&folder={gallery / 'images' / 'planted'}")
     expect(page.locator(".line")).to_contain_text("No picture shows the same thing, as far as can be told")
 
 

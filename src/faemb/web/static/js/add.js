@@ -17,16 +17,25 @@ const AT_ONCE = 3;
 export class AddView {
   constructor(main) {
     const { add } = words;
+    const heading = element("h1", {}, add.heading);
+    const readOnly = element("p", { class: "note" }, words.state.readOnly);
+    if (!server.writable) return main.replaceChildren(heading, readOnly);
     Object.assign(this, { waiting: [], running: 0, done: 0, all: 0, stopping: new AbortController() });
-    const area = element("div", { class: "drop-area" }, icon("add"), element("p", {}, add.drop),
-      element("p", { class: "choices" }, chooser((files) => this.take(files), { text: add.choose, several: true, kind: "strong" })));
+    const choose = chooser((files) => this.take(files), { text: add.choose, several: true, kind: "strong" });
+    const area = element(
+      "div", { class: "drop-area" }, icon("add"), element("p", {}, add.drop),
+      element("p", { class: "choices" }, choose),
+    );
     this.summary = element("p", { class: "summary" });
     this.files = element("ol", { class: "files", role: "list" });
     this.folders = element("ul", { class: "paths" });
     this.work = element("div", { class: "jobs" });
-    this.update_ = button(add.update, () => this.#updateFolders(), { icon: icon("again") });
-    const folders = element("section", {}, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders, this.update_, this.work);
-    main.replaceChildren(element("h1", {}, add.heading), area, this.summary, this.files, folders);
+    this.again = button(add.update, () => this.#start({ kind: "update" }), { icon: icon("again") });
+    const folders = element(
+      "section", {}, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders,
+      this.again, this.#folderForm(), this.work,
+    );
+    main.replaceChildren(heading, area, this.summary, this.files, folders);
     this.#showFolders();
   }
 
@@ -34,6 +43,7 @@ export class AddView {
 
   /** Add these files, a few at a time. */
   take(files) {
+    if (!server.writable) return;
     for (const file of files) {
       const row = fileRow(file);
       this.files.append(row.element);
@@ -44,7 +54,7 @@ export class AddView {
   }
 
   close() {
-    this.stopping.abort();
+    this.stopping?.abort();
   }
 
   #next() {
@@ -68,21 +78,33 @@ export class AddView {
     const { folders } = await api.info().catch(() => ({ folders: [] }));
     this.folders.replaceChildren(...folders.map((folder) => element("li", {}, element("bdi", {}, folder))));
     if (!folders.length) this.folders.replaceChildren(element("li", { class: "soft" }, words.add.noFolders));
-    this.update_.disabled = !folders.length;
+    this.again.disabled = !folders.length;
   }
 
-  async #updateFolders() {
-    this.update_.disabled = true;
+  #folderForm() {
+    const { add } = words;
+    const folder = element("input", { type: "text", required: true, spellcheck: "false" });
+    const form = element(
+      "form", { class: "folder-form" }, element("label", {}, element("span", {}, add.folder), folder),
+      element("button", { class: "button" }, add.addFolder),
+    );
+    form.addEventListener(
+      "submit", (event) => { event.preventDefault(); this.#start({ kind: "add", folder: folder.value }); },
+    );
+    return form;
+  }
+
+  /** Start a job, and show it until it is over. */
+  async #start(fields) {
     try {
       const card = new JobCard();
-      const job = await api.startJob({ kind: "update" });
+      const job = await api.startJob(fields);
       this.work.prepend(card.element);
       await followed(job, card, this.stopping.signal);
       changed();
     } catch (error) {
       toast(error.message, { kind: "bad" });
     }
-    this.update_.disabled = false;
   }
 }
 

@@ -15,8 +15,9 @@ const TRIES = 4;
 async function asked(address, options = {}) {
   for (let tried = 1; ; tried++) {
     const response = await reached(() => fetch(address, options));
-    if (response.status === 429 && tried < TRIES) await pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
-    else return { status: response.status, content: await contentOf(response) };
+    const { status } = response;
+    if (status !== 429 || tried === TRIES) return { status, content: await contentOf(response) };
+    await pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
   }
 }
 
@@ -35,6 +36,7 @@ async function contentOf(response) {
 }
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const part = encodeURIComponent;
 const get = async (address, signal) => (await asked(address, { signal })).content;
 const withFields = (address, fields) => {
   const given = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== "" && value !== undefined));
@@ -47,14 +49,15 @@ export async function search(fields, signal) {
   return (await asked("/api/search", { method: "POST", body, signal })).content;
 }
 
-export const explain = (query, id, box, signal) => get(withFields(`/api/explain/${encodeURIComponent(query)}/${encodeURIComponent(id)}`, { box }), signal);
+export const explain = (query, id, box, signal) =>
+  get(withFields(`/api/explain/${part(query)}/${part(id)}`, { box }), signal);
 export const images = (fields, signal) => get(withFields("/api/images", fields), signal);
 export const info = () => get("/api/info");
 export const folders = async () => (await get("/api/folders")).folders;
 
 export const jobs = async () => (await get("/api/jobs")).jobs;
-export const job = (id) => get(`/api/jobs/${encodeURIComponent(id)}`);
-export const cancelJob = async (id) => (await asked(`/api/jobs/${encodeURIComponent(id)}`, { method: "DELETE" })).content;
+export const job = (id) => get(`/api/jobs/${part(id)}`);
+export const cancelJob = async (id) => (await asked(`/api/jobs/${part(id)}`, { method: "DELETE" })).content;
 export async function startJob(fields) {
   const headers = { "Content-Type": "application/json" };
   return (await asked("/api/jobs", { method: "POST", headers, body: JSON.stringify(fields) })).content;
@@ -67,7 +70,7 @@ export async function duplicates(fields, signal) {
 }
 
 export const remove = async (id) => (await asked(`/api/images/${id}`, { method: "DELETE" })).content;
-export const undo = async (token) => (await asked(`/api/undo/${encodeURIComponent(token)}`, { method: "POST" })).content;
+export const undo = async (token) => (await asked(`/api/undo/${part(token)}`, { method: "POST" })).content;
 
 /** Add an image. `onProgress` is called with the part that was sent, from 0 to 1: fetch does not tell it. */
 export function upload(file, onProgress) {

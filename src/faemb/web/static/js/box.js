@@ -16,7 +16,10 @@ export class BoxEditor {
   /** `surface` shows exactly the image. onDone(box) is called when a box is let go, or removed (null). */
   constructor(surface, onDone) {
     Object.assign(this, { surface, onDone, size: null, box: null, drag: null });
-    this.frame = element("div", { class: "box-frame", hidden: true }, HANDLES.map((handle) => element("i", { class: `handle ${handle}`, "data-handle": handle })));
+    this.frame = element(
+      "div", { class: "box-frame", hidden: true },
+      HANDLES.map((handle) => element("i", { class: `handle ${handle}`, "data-handle": handle })),
+    );
     surface.append(this.frame);
     surface.addEventListener("pointerdown", (event) => this.#grab(event));
     surface.addEventListener("pointermove", (event) => this.drag && this.#pull(event));
@@ -55,8 +58,8 @@ export class BoxEditor {
     const at = this.#point(event);
     const { handle, from, edges } = this.drag;
     const by = [at[0] - from[0], at[1] - from[1]];
-    const pulled = handle === "new" ? [from[0], from[1], at[0], at[1]] : handle === "move" ? moved(edges, by, this.size) : resized(edges, handle, by);
-    const ordered = inOrder(pulled, this.size);
+    const pulled = { new: () => [...from, ...at], move: () => moved(edges, by, this.size) }[handle];
+    const ordered = inOrder(pulled ? pulled() : resized(edges, handle, by), this.size);
     const scale = this.surface.clientWidth / this.size[0];
     const large = Math.min(ordered[2] - ordered[0], ordered[3] - ordered[1]) * scale >= LEAST;
     this.box = large ? boxOf(ordered, this.size) : this.drag.before;
@@ -79,11 +82,9 @@ export class BoxEditor {
 
   /** Where a pointer is, in pixels of the image counted from its corner. */
   #point(event) {
-    const place = this.surface.getBoundingClientRect();
-    return [0, 1].map((axis) => {
-      const [at, from, length] = axis ? [event.clientY, place.top, place.height] : [event.clientX, place.left, place.width];
-      return Math.min(1, Math.max(0, (at - from) / length)) * this.size[axis];
-    });
+    const { left, top, width, height } = this.surface.getBoundingClientRect();
+    const parts = [(event.clientX - left) / width, (event.clientY - top) / height];
+    return parts.map((part, axis) => Math.min(1, Math.max(0, part)) * this.size[axis]);
   }
 
   // Keyboard

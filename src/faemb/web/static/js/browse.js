@@ -43,7 +43,9 @@ export class BrowseView {
 
   async #load(offset, signal) {
     const { view: _, ...fields } = this.state;
-    const answer = await remembered(JSON.stringify(["browse", fields, offset]), () => api.images({ ...fields, offset, limit: PAGE }, signal));
+    const answer = await remembered(
+      JSON.stringify(["browse", fields, offset]), () => api.images({ ...fields, offset, limit: PAGE }, signal),
+    );
     return { ...answer, items: answer.images };
   }
 
@@ -58,13 +60,21 @@ export class BrowseView {
       address,
       label: words.start.searchWith(image.name),
       details: [facts([words.browse.pixels(image.width, image.height), dateOf(image)])],
-      actions: [element("a", { class: "action", href: address, "aria-label": words.results.searchWithName(image.name) }, icon("search"), words.browse.search), removeButton(image)],
+      actions: [
+        element(
+          "a", { class: "action", href: address, "aria-label": words.results.searchWithName(image.name) },
+          icon("search"), words.browse.search,
+        ),
+        removeButton(image),
+      ],
     });
   }
 
   #orders() {
     const { filters } = words;
-    this.order = element("select", { onchange: () => go({ ...current(), order: this.order.value === "name" ? "" : this.order.value }) },
+    this.order = element("select", { onchange: () => go({
+      ...current(), order: this.order.value === "name" ? "" : this.order.value,
+    }) },
       element("option", { value: "name" }, filters.byName), element("option", { value: "date" }, filters.byDate));
     return element("label", {}, element("span", {}, filters.order), this.order);
   }

@@ -13,19 +13,30 @@ export function thumbnail(image) {
     class: "picture", src: `/api/images/${image.id}/thumbnail`, alt: "", width: WIDTH, height: HEIGHT, loading: "lazy",
     decoding: "async", draggable: "false",
   });
-  shown.addEventListener("error", () => shown.replaceWith(element("span", { class: "picture missing" }, words.missing)), { once: true });
+  shown.addEventListener(
+    "error", () => shown.replaceWith(element("span", { class: "picture missing" }, words.missing)), { once: true },
+  );
   return shown;
 }
 
-/** A card: the thumbnail as a link to `address`, the name, then `details`. */
-export function card(image, { address, label, details = [], actions = [] }) {
-  const link = element("a", { class: "open", href: address, "aria-label": label }, thumbnail(image));
-  const name = element("p", { class: "name", title: `${image.folder}/${image.name}` }, nameOf(image.name));
-  return element("li", { class: "card", "data-id": image.id }, link, name, details, element("p", { class: "actions" }, actions));
+/** A card: the thumbnail as a link to `address`, with `badge` on it; folder and name; then `details`. */
+export function card(image, { address, label, badge = null, details = [], actions = [] }) {
+  const link = element(
+    "a", { class: "open", href: address, "aria-label": label }, thumbnail(image),
+    badge && element("span", { class: "badge" }, badge),
+  );
+  const folder = element("small", {}, nameOf(image.folder.split("/").at(-1)), "/");
+  const name = element("p", { class: "name", title: `${image.folder}/${image.name}` }, folder, nameOf(image.name));
+  return element(
+    "li", { class: "card", "data-id": image.id }, link, name, details, element("p", { class: "actions" }, actions),
+  );
 }
 
 /** Short facts; a line ends between two of them only. */
-export const facts = (texts) => element("p", { class: "detail facts" }, texts.filter(Boolean).map((text, place, all) => element("span", {}, place < all.length - 1 ? `${text}, ` : text)));
+export const facts = (texts) => element(
+  "p", { class: "detail facts" },
+  texts.filter(Boolean).map((text, place, all) => element("span", {}, place < all.length - 1 ? `${text}, ` : text)),
+);
 
 export const detail = (text, kind = "") => element("p", { class: `detail ${kind}` }, text);
 
@@ -40,6 +51,6 @@ export function bar(value, kind = "") {
 export function skeletons(count) {
   return Array.from({ length: count }, () =>
     element("li", { class: "card skeleton", "aria-hidden": "true" },
-      element("span", { class: "picture" }), element("p", { class: "name" }, "\u00a0"), element("p", { class: "detail" }, "\u00a0"),
-      element("p", { class: "actions" }, "\u00a0")));
+      element("span", { class: "picture" }),
+      ["name", "detail", "actions"].map((line) => element("p", { class: line }, "\u00a0"))));
 }

@@ -10,7 +10,10 @@ export function chooser(onFiles, { text = words.query.other, camera = false, sev
     type: "file", accept: "image/*", class: "unseen", multiple: several, capture: camera ? "environment" : null,
     onchange: () => { onFiles([...input.files]); input.value = ""; },
   });
-  return element("label", { class: `button ${kind} ${camera ? "camera" : ""}` }, icon(camera ? "camera" : "image"), element("span", {}, text), input);
+  return element(
+    "label", { class: `button ${kind} ${camera ? "camera" : ""}` }, icon(camera ? "camera" : "image"),
+    element("span", {}, text), input,
+  );
 }
 
 /** Files that are dropped or pasted. `handler()` answers {words, take(files)} for what is shown at that time. */

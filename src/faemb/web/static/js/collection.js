@@ -27,9 +27,16 @@ export class CollectionView {
 
   #show(info) {
     const { state } = words;
-    const jobs = element("p", {}, element("a", { href: "/?view=jobs" }, words.jobs.heading), " · ", element("a", { href: "/api" }, state.api));
-    const learn = server.writable && info.relearning_is_due ? [element("p", { class: "note" }, state.relearnDue), button(state.relearn, relearn)] : [];
-    this.content.replaceChildren(facts(info), ...learn, server.writable ? "" : element("p", { class: "soft" }, state.readOnly), jobs, unusable(info.unreadable), folders(info.folders));
+    const jobs = element(
+      "p", {}, element("a", { href: "/?view=jobs" }, words.jobs.heading), " · ",
+      element("a", { href: "/api" }, state.api),
+    );
+    const due = server.writable && info.relearning_is_due;
+    const learn = due ? [element("p", { class: "note" }, state.relearnDue), button(state.relearn, relearn)] : [];
+    this.content.replaceChildren(
+      facts(info), ...learn, server.writable ? "" : element("p", { class: "soft" }, state.readOnly), jobs,
+      unusable(info.unreadable), folders(info.folders),
+    );
   }
 }
 
@@ -42,27 +49,43 @@ function facts(info) {
   const rows = [
     [state.images, pictures.join(", ")],
     [state.extractor, info.extractor],
-    [state.encoder, [info.encoder, state.dimension(info.dimension), info.learned_from && state.learned(info.learned_from)].filter(Boolean).join(", ")],
+    [
+      state.encoder,
+      [
+        info.encoder, state.dimension(info.dimension), info.learned_from && state.learned(info.learned_from),
+      ].filter(Boolean).join(", "),
+    ],
     [state.index, info.index],
     [state.features, info.keeps_features ? state.yes : state.no],
     [state.disk, words.bytes(info.bytes)],
     [state.version, info.version],
   ];
-  return element("dl", { class: "facts-list" }, rows.filter(([, text]) => text).map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, String(text)))));
+  return element(
+    "dl", { class: "facts-list" },
+    rows.filter(([, text]) => text).map(([name, text]) => element(
+      "div", {}, element("dt", {}, name), element("dd", {}, String(text)),
+    )),
+  );
 }
 
 function unusable(files) {
   const { state } = words;
   const heading = element("h2", {}, state.unusable);
   if (!files.length) return element("section", {}, heading, element("p", { class: "soft" }, state.noneUnusable));
-  const rows = files.map(({ name, reason }) => element("tr", {}, element("td", {}, element("bdi", {}, name)), element("td", {}, reason)));
-  return element("section", {}, heading, element("table", {},
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, state.file), element("th", { scope: "col" }, state.reason))), element("tbody", {}, rows)));
+  const rows = files.map(({ name, reason }) => element(
+    "tr", {}, element("td", {}, element("bdi", {}, name)), element("td", {}, reason),
+  ));
+  const names = [state.file, state.reason].map((name) => element("th", { scope: "col" }, name));
+  const head = element("thead", {}, element("tr", {}, names));
+  return element("section", {}, heading, element("table", {}, head, element("tbody", {}, rows)));
 }
 
 function folders(paths) {
   if (!paths.length) return "";
-  return element("section", {}, element("h2", {}, words.state.folders), element("ul", { class: "paths" }, paths.map((path) => element("li", {}, element("bdi", {}, path)))));
+  return element(
+    "section", {}, element("h2", {}, words.state.folders),
+    element("ul", { class: "paths" }, paths.map((path) => element("li", {}, element("bdi", {}, path)))),
+  );
 }
 
 async function relearn() {

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { bar } from "./cards.js";
-import { element, nameOf, say } from "./dom.js";
+import { element, say } from "./dom.js";
 import { icon } from "./icons.js";
 import { JoinedView } from "./joined.js";
 import { OverlayView } from "./overlay.js";
@@ -16,7 +16,7 @@ export class Comparison {
   constructor(results) {
     this.results = results;
     this.joined = new JoinedView();
-    this.overlay = new OverlayView();
+    this.overlay = new OverlayView((value) => { this.slider.value = value; this.#lay(); });
     this.overlay.picture.addEventListener("click", () => this.manner === "blink" && this.overlay.swap());
   }
 
@@ -57,12 +57,16 @@ export class Comparison {
     this.reasons = element("ul", { class: "reasons" });
     this.body = element("div", { class: "compare-body" });
     const tools = [
-      iconButton("left", compare.previous, () => this.#step(-1)), iconButton("right", compare.next, () => this.#step(1)),
+      iconButton("left", compare.previous, () => this.#step(-1)),
+      iconButton("right", compare.next, () => this.#step(1)),
       iconButton("close", compare.close, () => this.#leave()),
     ];
     [this.previous, this.next] = tools;
     const why = element("section", { class: "why" }, element("h3", {}, compare.why), this.claim, this.reasons);
-    this.side = element("div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why, element("p", { class: "soft keys" }, compare.keys));
+    this.side = element(
+      "div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why,
+      element("p", { class: "soft keys" }, compare.keys),
+    );
     this.dialog = element("dialog", { class: "compare", "aria-labelledby": "compare-title" },
       element("header", {}, this.title, element("div", { class: "tools" }, tools)), this.body, this.side);
     this.dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.#leave(); });
@@ -96,7 +100,8 @@ export class Comparison {
     this.stopping = new AbortController();
     const { signal } = this.stopping;
     this.body.setAttribute("aria-busy", "true");
-    if (!this.explanation) this.body.replaceChildren(element("p", { class: "stage soft waiting" }, words.compare.loading));
+    const waiting = element("p", { class: "stage soft waiting" }, words.compare.loading);
+    if (!this.explanation) this.body.replaceChildren(waiting);
     try {
       const explanation = await remembered(key, () => api.explain(state.query, state.compare, state.box, signal));
       if (!signal.aborted) this.#explained(explanation);
@@ -109,8 +114,14 @@ export class Comparison {
     this.explanation = explanation;
     const { query, result, verdict, confidence, reasons } = explanation;
     const label = (text) => element("span", { class: "with" }, text);
-    this.title.replaceChildren(label(`${words.compare.query} `), nameOf(query.name), label(` · ${words.compare.result} `), nameOf(result.name));
-    this.claim.replaceChildren(element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`, bar(confidence, verdict));
+    this.title.replaceChildren(
+      label(`${words.compare.query} `), element("bdi", {}, query.name), label(` · ${words.compare.result} `),
+      element("bdi", {}, result.name),
+    );
+    this.claim.replaceChildren(
+      element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`,
+      bar(confidence, verdict),
+    );
     this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));
     this.joined.show(explanation);
     this.overlay.show(explanation);
@@ -133,7 +144,8 @@ export class Comparison {
     const over = this.state.how === "over";
     const possible = !over || this.overlay.possible;
     this.body.removeAttribute("aria-busy");
-    this.body.replaceChildren(possible ? (over ? this.overlay : this.joined).element : element("p", { class: "stage soft waiting" }, words.compare.noTransform));
+    const impossible = element("p", { class: "stage soft waiting" }, words.compare.noTransform);
+    this.body.replaceChildren(possible ? (over ? this.overlay : this.joined).element : impossible);
     const agreeing = (this.explanation.pairs ?? []).filter((pair) => pair.agrees).length;
     this.counted.textContent = words.compare.drawing(Math.min(agreeing, server.mostLines), agreeing);
     if (over && possible) this.#lay();
@@ -153,7 +165,10 @@ export class Comparison {
 
   #how() {
     const choose = (how) => go({ ...current(), how }, { replace: true });
-    const [group, inputs] = radios("how", words.compare.how, { side: words.compare.side, over: words.compare.over }, (how) => choose(how === "over" ? "over" : ""));
+    const [group, inputs] = radios(
+      "how", words.compare.how, { side: words.compare.side, over: words.compare.over },
+      (how) => choose(how === "over" ? "over" : ""),
+    );
     this.hows = inputs;
     return group;
   }
@@ -161,34 +176,53 @@ export class Comparison {
   #options() {
     const { compare } = words;
     const box = (what, text) => {
-      const input = element("input", { type: "checkbox", checked: this.joined.shown[what], onchange: () => this.joined.choose(what, input.checked) });
+      const input = element(
+        "input",
+        { type: "checkbox", checked: this.joined.shown[what], onchange: () => this.joined.choose(what, input.checked) },
+      );
       return element("label", { class: "check" }, input, element("span", {}, text));
     };
     this.counted = element("p", { class: "soft" });
-    return element("div", { class: "options for-side" }, box("lines", compare.matches), box("others", compare.others), box("outline", compare.outline), this.counted);
+    return element(
+      "div", { class: "options for-side" }, box("lines", compare.matches), box("others", compare.others),
+      box("outline", compare.outline), this.counted,
+    );
   }
 
   #manners() {
     const { compare } = words;
-    const [group, inputs] = radios("manner", compare.manner, { fade: compare.fade, wipe: compare.wipe, blink: compare.blink }, (manner) => { this.manner = manner; this.#lay(); });
+    const [group, inputs] = radios(
+      "manner", compare.manner, { fade: compare.fade, wipe: compare.wipe, blink: compare.blink },
+      (manner) => { this.manner = manner; this.#lay(); },
+    );
     this.manner ??= "fade";
     inputs[this.manner].checked = true;
-    this.slider = element("input", { type: "range", min: "0", max: "100", value: "50", oninput: () => this.overlay.choose(this.manner, Number(this.slider.value)) });
+    this.slider = element(
+      "input",
+      {
+        type: "range", min: "0", max: "100", value: "50",
+        oninput: () => this.overlay.choose(this.manner, Number(this.slider.value)),
+      },
+    );
     this.sliderName = element("span", {});
     this.sliding = element("label", { class: "slider" }, this.sliderName, this.slider);
-    this.blinkHint = element("p", { class: "soft" }, compare.blinkHint);
-    return element("div", { class: "options for-over" }, group, this.sliding, this.blinkHint);
+    this.hint = element("p", { class: "soft" });
+    return element("div", { class: "options for-over" }, group, this.sliding, this.hint);
   }
 
   #lay() {
     this.sliding.hidden = this.manner === "blink";
+    this.hint.textContent = this.manner === "wipe" ? words.compare.drag : words.compare.blinkHint;
     this.sliderName.textContent = this.manner === "wipe" ? words.compare.edge : words.compare.opacity;
     this.overlay.choose(this.manner, this.manner === "blink" ? 100 : Number(this.slider.value));
   }
 }
 
 function iconButton(shape, label, onclick) {
-  return element("button", { type: "button", class: "button plain icon-only", "aria-label": label, title: label, onclick }, icon(shape));
+  return element(
+    "button", { type: "button", class: "button plain icon-only", "aria-label": label, title: label, onclick },
+    icon(shape),
+  );
 }
 
 /** One of several choices, as buttons beside each other; answers the group, and the inputs by value. */

@@ -38,5 +38,8 @@ export function say(text) {
 
 /** A button with an icon before its words. */
 export function button(words, onclick, { kind = "", icon: shape = null, label = null } = {}) {
-  return element("button", { type: "button", class: `button ${kind}`, onclick, "aria-label": label }, shape, element("span", {}, words));
+  return element(
+    "button", { type: "button", class: `button ${kind}`, onclick, "aria-label": label }, shape,
+    element("span", {}, words),
+  );
 }

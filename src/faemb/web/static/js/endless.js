@@ -34,20 +34,17 @@ export class Endless {
   /** Load one more page; false if there is none. Calls at the same time load the same page. */
   more() {
     if (this.offset >= this.total) return Promise.resolve(false);
-    this.coming ??= this.#next(this.stopping.signal).finally(() => { this.coming = null; });
+    this.coming ??= this.#next(this.stopping.signal);
     return this.coming;
   }
 
   async #next(signal) {
-    try {
-      const answer = await this.load(this.offset, signal);
-      if (signal.aborted) return false;
-      this.#append(answer);
-      return true;
-    } catch (error) {
-      if (!signal.aborted) this.#fail(error);
-      return false;
-    }
+    const answer = await this.load(this.offset, signal).catch((error) => ({ error }));
+    if (signal.aborted) return false; // the list shows something else by now
+    this.coming = null;
+    if (answer.error) this.#fail(answer.error);
+    else this.#append(answer);
+    return !answer.error;
   }
 
   #append(answer) {
@@ -74,7 +71,9 @@ export class Endless {
     this.watch.disconnect();
     if (!this.offset) this.list.replaceChildren();
     this.element.removeAttribute("aria-busy");
-    this.foot.replaceChildren(problem(error), button(words.again, () => this.restart(), { kind: "plain" }));
+    this.foot.replaceChildren(
+      problem(error), button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" }),
+    );
   }
 
   close() {

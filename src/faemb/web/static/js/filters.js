@@ -12,20 +12,32 @@ export class Filters {
   /** `further`: fields beside the filters, which have elements of their own. */
   constructor(further = []) {
     const { filters } = words;
-    this.folder = element("select", { onchange: () => this.#changed("folder", this.folder.value) }, element("option", { value: "" }, filters.allFolders));
-    this.name = element("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => this.#typed() });
+    this.folder = element(
+      "select", { onchange: () => this.#changed("folder", this.folder.value) },
+      element("option", { value: "" }, filters.allFolders),
+    );
+    this.name = element(
+      "input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => this.#typed() },
+    );
     this.since = element("input", { type: "date", onchange: () => this.#changed("since", this.since.value) });
     this.until = element("input", { type: "date", onchange: () => this.#changed("until", this.until.value) });
-    this.reset = button(filters.reset, () => go({ ...current(), folder: "", name: "", since: "", until: "" }), { kind: "plain small" });
-    const fields = ["folder", "name", "since", "until"].map((field) => element("label", {}, element("span", {}, filters[field]), this[field]));
+    this.reset = button(
+      filters.reset, () => go({ ...current(), folder: "", name: "", since: "", until: "" }), { kind: "plain small" },
+    );
+    const fields = ["folder", "name", "since", "until"].map((field) => element(
+      "label", {}, element("span", {}, filters[field]), this[field],
+    ));
     const row = element("div", { class: "fields" }, fields, further, this.reset);
-    this.element = element("details", { class: "filters", open: innerWidth > 760 }, element("summary", {}, filters.heading), row);
+    this.element = element(
+      "details", { class: "filters", open: innerWidth > 760 }, element("summary", {}, filters.heading), row,
+    );
     this.#fillFolders();
   }
 
   update(state) {
     this.#offer(state.folder);
-    for (const field of FILTERS) if (this[field] !== document.activeElement || field !== "name") this[field].value = state[field];
+    const typing = document.activeElement === this.name;
+    for (const field of FILTERS) if (field !== "name" || !typing) this[field].value = state[field];
     this.reset.hidden = !FILTERS.some((field) => state[field]);
     if (!this.reset.hidden) this.element.open = true;
   }
@@ -43,7 +55,9 @@ export class Filters {
     const found = await api.folders().catch(() => []);
     const above = commonFolder(found.map((each) => each.folder));
     for (const { folder, images } of found) {
-      const option = element("option", { value: folder }, words.filters.inFolder(folder.slice(above.length) || folder, images));
+      const option = element(
+        "option", { value: folder }, words.filters.inFolder(folder.slice(above.length) || folder, images),
+      );
       this.folder.append(option);
     }
     this.update(current());
@@ -51,7 +65,8 @@ export class Filters {
 
   /** A folder from the address is shown before the list has come, or if it holds no images any more. */
   #offer(folder) {
-    if (folder && ![...this.folder.options].some((option) => option.value === folder)) this.folder.append(element("option", { value: folder }, folder));
+    const offered = [...this.folder.options].some((option) => option.value === folder);
+    if (folder && !offered) this.folder.append(element("option", { value: folder }, folder));
   }
 }
 

@@ -12,7 +12,9 @@ export function inverse([[a, b, c], [d, e, f], [g, h, i]]) {
   const [p, q, r] = [e * i - f * h, f * g - d * i, d * h - e * g];
   const determinant = a * p + b * q + c * r;
   if (!Number.isFinite(1 / determinant)) return null;
-  const cofactors = [[p, c * h - b * i, b * f - c * e], [q, a * i - c * g, c * d - a * f], [r, b * g - a * h, a * e - b * d]];
+  const cofactors = [
+    [p, c * h - b * i, b * f - c * e], [q, a * i - c * g, c * d - a * f], [r, b * g - a * h, a * e - b * d],
+  ];
   return cofactors.map((row) => row.map((value) => value / determinant));
 }
 

@@ -51,7 +51,9 @@ export class GroupsView {
 
   /** Groups, after the job that finds them if they are not known. */
   async #load(offset, signal) {
-    const fields = { same_thing: this.state.same_thing ? "true" : "", mirrored: this.state.mirrored ? "true" : "", offset, limit: PAGE };
+    const fields = {
+      same_thing: this.state.same_thing ? "true" : "", mirrored: this.state.mirrored ? "true" : "", offset, limit: PAGE,
+    };
     let answer = await api.duplicates(fields, signal);
     while (answer.job && !signal.aborted) {
       const found = new JobCard();
@@ -77,10 +79,15 @@ export class GroupsView {
     const change = (fields) => go({ ...current(), ...fields });
     this.copies = element("input", { type: "radio", name: "kind", onchange: () => change({ same_thing: "" }) });
     this.same = element("input", { type: "radio", name: "kind", onchange: () => change({ same_thing: "1" }) });
-    this.mirrored = element("input", { type: "checkbox", onchange: () => change({ mirrored: this.mirrored.checked ? "1" : "" }) });
+    this.mirrored = element(
+      "input", { type: "checkbox", onchange: () => change({ mirrored: this.mirrored.checked ? "1" : "" }) },
+    );
     this.why = element("p", { class: "soft" });
-    const kinds = element("fieldset", { class: "segments" }, element("legend", { class: "unseen" }, groups.what),
-      element("label", {}, this.copies, element("span", {}, groups.copies)), element("label", {}, this.same, element("span", {}, groups.same)));
+    const kinds = element(
+      "fieldset", { class: "segments" }, element("legend", { class: "unseen" }, groups.what),
+      element("label", {}, this.copies, element("span", {}, groups.copies)),
+      element("label", {}, this.same, element("span", {}, groups.same)),
+    );
     const mirrored = element("label", { class: "check" }, this.mirrored, element("span", {}, groups.mirrored));
     return element("div", { class: "choices" }, kinds, mirrored, this.why);
   }
@@ -89,8 +96,10 @@ export class GroupsView {
 function section(group, place) {
   const { groups } = words;
   const cards = group.images.map((image, number) => member(group, image, number));
-  const drawn = element("li", { class: "group" }, element("h2", {}, groups.group(place + 1)), element("p", { class: "soft" }, groups.about(group)),
-    element("ul", { class: "cards", role: "list" }, cards));
+  const drawn = element(
+    "li", { class: "group" }, element("h2", {}, groups.group(place + 1)),
+    element("p", { class: "soft" }, groups.about(group)), element("ul", { class: "cards", role: "list" }, cards),
+  );
   drawn.style.setProperty("--members", cards.length);
   return drawn;
 }
@@ -106,6 +115,12 @@ function member(group, image, number) {
     address: number ? compare : search,
     label: number ? words.results.compareName(image.name) : words.start.searchWith(image.name),
     details: [known, number ? null : detail(groups.keep(group.reason), "mark")],
-    actions: [number ? element("a", { class: "action", href: compare, "aria-label": groups.compareName(image.name, group.images[0].name) }, icon("compare"), groups.compare) : null, removeButton(image)],
+    actions: [
+      number ? element(
+        "a", { class: "action", href: compare, "aria-label": groups.compareName(image.name, group.images[0].name) },
+        icon("compare"), groups.compare,
+      ) : null,
+      removeButton(image),
+    ],
   });
 }

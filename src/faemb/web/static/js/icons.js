@@ -16,5 +16,7 @@ const SHAPES = {
 };
 
 export function icon(name) {
-  return drawn("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, drawn("path", { d: SHAPES[name] }));
+  return drawn(
+    "svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, drawn("path", { d: SHAPES[name] }),
+  );
 }

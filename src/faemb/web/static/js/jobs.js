@@ -20,7 +20,9 @@ export class JobCard {
     this.result = element("p", { class: "detail" });
     this.failures = element("div", {});
     this.cancel = button(jobs.cancel, () => this.#cancelled(), { kind: "plain small" });
-    this.element = element("article", { class: "job card" }, this.kind, this.progress, this.facts, this.result, this.failures, this.cancel);
+    this.element = element(
+      "article", { class: "job card" }, this.kind, this.progress, this.facts, this.result, this.failures, this.cancel,
+    );
   }
 
   show(job) {
@@ -62,7 +64,12 @@ export class JobCard {
 export function failuresOf(failed) {
   if (!failed.length) return [];
   const items = failed.map(({ name, reason }) => element("li", {}, element("bdi", {}, name), `: ${reason}`));
-  return [element("details", { class: "failures" }, element("summary", {}, words.jobs.failures(failed.length)), element("ul", {}, items))];
+  return [
+    element(
+      "details", { class: "failures" }, element("summary", {}, words.jobs.failures(failed.length)),
+      element("ul", {}, items),
+    ),
+  ];
 }
 
 /** Ask for a job until it is over, and show it; answers it as it is then. `signal` ends the asking. */
@@ -112,7 +119,8 @@ export class JobsView {
       card.show(job);
       return card.element;
     });
-    const same = cards.length === this.list.children.length && cards.every((card, place) => card === this.list.children[place]);
-    if (!same) this.list.replaceChildren(...cards);
+    const shown = [...this.list.children];
+    const same = cards.length === shown.length && cards.every((card, place) => card === shown[place]);
+    if (!same) this.list.replaceChildren(...cards); // else the focus would be lost
   }
 }

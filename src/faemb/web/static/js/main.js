@@ -12,7 +12,9 @@ import { server } from "./server.js";
 import { addressOf, current, go, onChange, startHistory } from "./state.js";
 import { words } from "./words.js";
 
-const VIEWS = { search: SearchView, browse: BrowseView, groups: GroupsView, add: AddView, state: CollectionView, jobs: JobsView };
+const VIEWS = {
+  search: SearchView, browse: BrowseView, groups: GroupsView, add: AddView, state: CollectionView, jobs: JobsView,
+};
 const IN_MENU = ["search", "browse", "groups", "state", ...(server.writable ? ["add"] : [])];
 const MOST_PAGES = 20;
 /** Pages that are loaded to come back to where a list was left. */
@@ -46,7 +48,9 @@ async function scrollBack(view, scroll) {
 }
 
 function showMenu(view) {
-  const links = IN_MENU.map((each) => element("a", { href: addressOf({ view: each }), "aria-current": each === view ? "page" : null }, words.views[each]));
+  const links = IN_MENU.map((each) => element(
+    "a", { href: addressOf({ view: each }), "aria-current": each === view ? "page" : null }, words.views[each],
+  ));
   document.getElementById("views").replaceChildren(...links);
 }
 
@@ -55,9 +59,15 @@ function search(files) {
   shown.view.ask(files);
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the state, and nothing else
+  main.focus();
+});
 listenForFiles(() => {
   const adding = current().view === "add";
-  return { words: adding ? words.dropToAdd : words.dropToSearch, take: adding ? (files) => shown.view.take(files) : search };
+  return {
+    words: adding ? words.dropToAdd : words.dropToSearch, take: adding ? (files) => shown.view.take(files) : search,
+  };
 });
 addEventListener("collectionchange", () => {
   (shown.view.refresh ?? shown.view.update).call(shown.view, current());

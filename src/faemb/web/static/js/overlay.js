@@ -10,7 +10,9 @@ const LARGEST = 1600;
 /** Longer side of the pictures that the server sends. */
 
 export class OverlayView {
-  constructor() {
+  /** onSlide(value) is called when the edge of a wipe is dragged to another place. */
+  constructor(onSlide) {
+    this.onSlide = onSlide;
     this.query = element("img", { class: "under", alt: "" });
     this.laid = element("img", { class: "laid", alt: "" });
     this.window = element("div", { class: "window" }, this.laid);
@@ -18,10 +20,15 @@ export class OverlayView {
     this.edge = element("i", { class: "edge" });
     const drawing = drawn("svg", { class: "over-drawing", "aria-hidden": "true" }, this.outline);
     this.drawing = drawing;
-    this.picture = element("div", { class: "over", role: "img", "aria-label": words.compare.overlay }, this.query, this.window, drawing, this.edge);
+    this.picture = element(
+      "div", { class: "over", role: "img", "aria-label": words.compare.overlay }, this.query, this.window, drawing,
+      this.edge,
+    );
     this.element = element("div", { class: "stage over-stage" }, this.picture);
     this.manner = "fade";
     this.value = 50;
+    this.picture.addEventListener("pointerdown", (event) => this.#drag(event));
+    this.picture.addEventListener("pointermove", (event) => this.#drag(event));
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
@@ -56,6 +63,15 @@ export class OverlayView {
     clearInterval(this.blinking);
   }
 
+  /** The edge of a wipe follows the pointer. */
+  #drag(event) {
+    if (this.manner !== "wipe" || !event.buttons) return;
+    event.preventDefault();
+    this.picture.setPointerCapture(event.pointerId);
+    const { left, width } = this.picture.getBoundingClientRect();
+    this.onSlide(Math.round(Math.min(100, Math.max(0, (100 * (event.clientX - left)) / width))));
+  }
+
   #apply() {
     const wipe = this.manner === "wipe";
     this.laid.style.opacity = wipe ? 1 : this.value / 100;
@@ -74,7 +90,9 @@ export class OverlayView {
     const own = [result.width, result.height];
     const small = own.map((side) => side * Math.min(1, LARGEST / Math.max(...own)));
     Object.assign(this.picture.style, { width: `${shown[0]}px`, height: `${shown[1]}px` });
-    Object.assign(this.laid.style, { width: `${small[0]}px`, height: `${small[1]}px`, clipPath: polygon(overlap[1], own) });
+    Object.assign(
+      this.laid.style, { width: `${small[0]}px`, height: `${small[1]}px`, clipPath: polygon(overlap[1], own) },
+    );
     const matrix = laidOver(transform, { size, shown }, { size: own, shown: small });
     if (matrix) this.laid.style.transform = matrix3d(matrix);
     this.#apply();
@@ -83,5 +101,6 @@ export class OverlayView {
 
 /** Only what both show is laid over: beyond the horizon of the transform a picture has no place. */
 function polygon(corners, [width, height]) {
-  return `polygon(${corners.map(([x, y]) => `${(100 * (x + 0.5)) / width}% ${(100 * (y + 0.5)) / height}%`).join(",")})`;
+  const parts = corners.map(([x, y]) => `${(100 * (x + 0.5)) / width}% ${(100 * (y + 0.5)) / height}%`);
+  return `polygon(${parts.join(",")})`;
 }

@@ -10,7 +10,8 @@ export class QueryPanel {
   constructor({ onBox, onFile }) {
     this.picture = element("img", { class: "query-picture", alt: "", draggable: "false", hidden: true });
     this.surface = element("div", {
-      class: "surface", tabindex: "0", role: "application", "aria-roledescription": words.box.role, "aria-label": words.box.label,
+      class: "surface", tabindex: "0", role: "application", "aria-roledescription": words.box.role,
+      "aria-label": words.box.label,
     }, this.picture);
     this.frame = element("div", { class: "frame" }, this.surface);
     this.editor = new BoxEditor(this.surface, (box) => { this.#hint(box); onBox(box); });
@@ -19,7 +20,10 @@ export class QueryPanel {
     this.hint = element("p", { class: "detail hint" });
     this.clear = button(words.box.remove, () => this.editor.remove(), { kind: "plain small", icon: icon("close") });
     const actions = element("p", { class: "actions" }, chooser(onFile, { kind: "small" }), this.clear);
-    this.element = element("section", { class: "query card", "aria-label": words.query.heading }, this.frame, this.name, this.facts, this.hint, actions);
+    this.element = element(
+      "section", { class: "query card", "aria-label": words.query.heading }, this.frame, this.name, this.facts,
+      this.hint, actions,
+    );
     this.#hint(null);
     new ResizeObserver(() => this.#fit()).observe(this.frame);
     this.picture.addEventListener("load", () => this.#fitUnknown());
@@ -38,7 +42,7 @@ export class QueryPanel {
   /** A query whose answer is awaited. */
   awaited(key, box) {
     this.#picture(`/api/pictures/${encodeURIComponent(key)}`, key);
-    if (this.size) this.editor.show(this.size, parsedBox(box));
+    this.editor.show(this.size, this.size && parsedBox(box));
     this.#hint(parsedBox(box));
   }
 
@@ -49,7 +53,9 @@ export class QueryPanel {
     this.#fit();
     this.picture.alt = words.query.picture(query.name);
     this.name.replaceChildren(nameOf(query.name));
-    this.facts.replaceChildren(words.query.features(query.features, Boolean(query.box)), itself ? ` · ${words.query.inCollection}` : "");
+    this.facts.replaceChildren(
+      words.query.features(query.features, Boolean(query.box)), itself ? ` · ${words.query.inCollection}` : "",
+    );
     this.editor.show(this.size, query.box && query.box.map(Math.round));
     this.#hint(query.box);
   }

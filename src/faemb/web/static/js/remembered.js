@@ -2,11 +2,14 @@
 
 const MOST = 100;
 const kept = new Map();
+let changes = 0;
 
 /** What `make` answers for a key; the same as before if nothing has changed since. */
 export async function remembered(key, make) {
   if (!kept.has(key)) {
+    const before = changes;
     const answer = await make();
+    if (changes !== before) return answer; // it may be older than the change
     kept.set(key, answer);
     if (kept.size > MOST) kept.delete(kept.keys().next().value);
   }
@@ -15,5 +18,6 @@ export async function remembered(key, make) {
 
 /** The collection has changed. */
 export function forget() {
+  changes++;
   kept.clear();
 }

@@ -11,7 +11,10 @@ import { words } from "./words.js";
 /** A button that removes an image; null where the collection cannot be changed. */
 export function removeButton(image) {
   if (!server.writable) return null;
-  const remove = button(words.remove.action, () => ask(image), { kind: "plain small removing", icon: icon("remove"), label: words.remove.name(image.name) });
+  const remove = button(
+    words.remove.action, () => ask(image),
+    { kind: "plain small removing", icon: icon("remove"), label: words.remove.name(image.name) },
+  );
   remove.title = words.remove.action;
   return remove;
 }
@@ -19,11 +22,13 @@ export function removeButton(image) {
 function ask(image) {
   const { remove } = words;
   const close = () => dialog.remove();
+  const no = button(remove.no, close, { kind: "plain" });
+  const yes = button(remove.yes, () => { close(); removed(image); }, { kind: "strong" });
   const dialog = element("dialog", { class: "question", "aria-labelledby": "question" },
     element("h2", { id: "question" }, remove.question),
     element("img", { src: `/api/images/${image.id}/thumbnail`, alt: "", width: 240, height: 180 }),
     element("p", { class: "name" }, nameOf(image.name)), element("p", { class: "soft" }, remove.stays),
-    element("p", { class: "choices" }, button(remove.no, close, { kind: "plain" }), button(remove.yes, () => { close(); removed(image); }, { kind: "strong" })));
+    element("p", { class: "choices" }, no, yes));
   dialog.addEventListener("close", close);
   document.body.append(dialog);
   dialog.showModal();

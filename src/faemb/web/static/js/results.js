@@ -24,7 +24,10 @@ export class Results {
       loaded: (answer, offset) => this.#loaded(answer, offset),
     });
     const heading = element("h2", {}, words.results.heading);
-    this.element = element("section", { class: "results", "aria-label": words.results.heading }, element("div", { class: "head" }, heading, this.summary), this.list.element, this.note);
+    this.element = element(
+      "section", { class: "results", "aria-label": words.results.heading },
+      element("div", { class: "head" }, heading, this.summary), this.list.element, this.note,
+    );
   }
 
   /** Numbers of the hits that are shown, in their order. */
@@ -57,7 +60,9 @@ export class Results {
 
   async #load(offset, signal) {
     const fields = fieldsOf(this.state);
-    const answer = await remembered(JSON.stringify([fields, offset]), () => api.search({ ...fields, top: PAGE, offset }, signal));
+    const answer = await remembered(
+      JSON.stringify([fields, offset]), () => api.search({ ...fields, top: PAGE, offset }, signal),
+    );
     return { ...answer, items: answer.hits };
   }
 
@@ -80,9 +85,16 @@ export class Results {
     return card(hit, {
       address: compare,
       label: results.compareName(hit.name),
-      details: [claimOf(hit), hit.copy_of_query && detail(results.copy, "mark"), hit.through !== null && detail(results.through, "mark")],
+      badge: [icon("compare"), results.compare],
+      details: [
+        claimOf(hit), hit.copy_of_query && detail(results.copy, "mark"),
+        hit.through !== null && detail(results.through, "mark"),
+      ],
       actions: [
-        element("a", { class: "action", href: search, "aria-label": results.searchWithName(hit.name) }, icon("search"), results.searchWith),
+        element(
+          "a", { class: "action", href: search, "aria-label": results.searchWithName(hit.name) }, icon("search"),
+          results.searchWith,
+        ),
         removeButton(hit),
       ],
     });
@@ -93,7 +105,8 @@ export class Results {
     this.note.textContent = answer.note;
     const count = (verdict) => answer.hits.filter((hit) => hit.verdict === verdict && !hit.itself).length;
     const { results } = words;
-    const none = answer.query.features ? results.none : answer.query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
+    const without = answer.query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
+    const none = answer.query.features ? results.none : without;
     const others = answer.hits.some((hit) => !hit.itself);
     this.summary.textContent = others ? results.found(count("same"), count("maybe"), answer.seconds) : none;
     say(this.summary.textContent);
@@ -105,10 +118,17 @@ export class Results {
 function claimOf(hit) {
   const { results } = words;
   if (hit.confidence === null) {
-    return element("p", { class: "detail claims" }, hit.similarity === null ? results.noFeatures : results.similarity(hit.similarity), bar(hit.similarity ?? 0, "unsure"));
+    return element(
+      "p", { class: "detail claims" },
+      hit.similarity === null ? results.noFeatures : results.similarity(hit.similarity),
+      bar(hit.similarity ?? 0, "unsure"),
+    );
   }
   const claim = element("span", { class: `claim ${hit.verdict}` }, results.claim(hit.verdict));
-  return element("p", { class: "detail claims" }, claim, element("b", {}, words.percent(hit.confidence)), bar(hit.confidence, hit.verdict));
+  return element(
+    "p", { class: "detail claims" }, claim, element("b", {}, words.percent(hit.confidence)),
+    bar(hit.confidence, hit.verdict),
+  );
 }
 
 const filtersOf = (state) => Object.fromEntries(FILTERS.map((field) => [field, state[field]]));

@@ -22,7 +22,9 @@ export class SearchView {
     this.filters = new Filters([this.#expandBox()]);
     this.comparison = new Comparison(() => this.results);
     const right = element("div", { class: "answer-side" }, this.filters.element, this.results.element);
-    this.found = element("div", { class: "found" }, element("h1", { class: "unseen" }, words.views.search), this.panel.element, right);
+    this.found = element(
+      "div", { class: "found" }, element("h1", { class: "unseen" }, words.views.search), this.panel.element, right,
+    );
   }
 
   async update(state) {
@@ -101,7 +103,15 @@ export class SearchView {
 
   #expandBox() {
     const { filters } = words;
-    this.expand = element("input", { type: "checkbox", onchange: () => go({ ...current(), expand: this.expand.checked ? "results" : "", compare: "" }) });
-    return element("label", { class: "check", title: filters.expandWhy }, this.expand, element("span", {}, filters.expand));
+    this.expand = element(
+      "input",
+      {
+        type: "checkbox",
+        onchange: () => go({ ...current(), expand: this.expand.checked ? "results" : "", compare: "" }),
+      },
+    );
+    return element(
+      "label", { class: "check", title: filters.expandWhy }, this.expand, element("span", {}, filters.expand),
+    );
   }
 }

@@ -12,10 +12,15 @@ const SHOWN = 12;
 
 export function startArea(onFiles) {
   const { start } = words;
-  const choices = element("p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }), chooser(onFiles, { text: start.photograph, camera: true }));
+  const choices = element(
+    "p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }),
+    chooser(onFiles, { text: start.photograph, camera: true }),
+  );
   const area = element("div", { class: "drop-area" }, icon("image"), element("p", {}, start.drop), choices);
   const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
-  const offered = element("section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards);
+  const offered = element(
+    "section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards,
+  );
   fill(cards, offered);
   return element("div", { class: "start" }, element("h1", {}, start.heading), area, offered);
 }
@@ -31,7 +36,10 @@ async function fill(cards, offered) {
 }
 
 function offer(image) {
-  return card(image, { address: addressOf({ view: "search", query: `image-${image.id}` }), label: words.start.searchWith(image.name) });
+  return card(
+    image,
+    { address: addressOf({ view: "search", query: `image-${image.id}` }), label: words.start.searchWith(image.name) },
+  );
 }
 
 /** Images at random places of the collection, each from its own part, as neighbours often show the same. */

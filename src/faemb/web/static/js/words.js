@@ -4,7 +4,9 @@ const claims = JSON.parse(document.body.dataset.claims);
 const number = new Intl.NumberFormat("en");
 const counted = (count, one, many = `${one}s`) => `${number.format(count)} ${count === 1 ? one : many}`;
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-const shortTime = (seconds) => (seconds < 90 ? counted(Math.max(1, Math.round(seconds)), "second") : counted(Math.round(seconds / 60), "minute"));
+const shortTime = (seconds) => (seconds < 90 ? counted(
+  Math.max(1, Math.round(seconds)), "second",
+) : counted(Math.round(seconds / 60), "minute"));
 
 /** Rounded down, and never 100 %: a probability that was estimated is not certain. */
 const percent = (probability) => `${Math.min(Math.floor(100 * probability), 99)} %`;
@@ -51,13 +53,16 @@ export const words = {
   },
   box: {
     role: "picture on which a box can be drawn",
-    label: "Query picture. Press Enter to start a box, arrow keys move it, Shift with arrow keys resizes it, Enter searches, Escape removes it.",
+    label:
+      "Query picture. Press Enter to start a box, arrow keys move it, Shift with arrow keys resizes it, " +
+      "Enter searches, Escape removes it.",
     hint: "Draw a box around what you look for.",
     keys: "Enter starts one.",
     editing: "Arrows move, Shift + arrows resize, Enter searches, Escape removes it.",
     remove: "Remove the box",
     removed: "Box removed.",
-    at: ([x1, y1, x2, y2], share) => `Box from ${x1}, ${y1} to ${x2}, ${y2}: ${Math.max(1, Math.round(100 * share))} % of the picture.`,
+    at: ([x1, y1, x2, y2], share) =>
+      `Box from ${x1}, ${y1} to ${x2}, ${y2}: ${Math.max(1, Math.round(100 * share))} % of the picture.`,
   },
 
   filters: {
@@ -65,7 +70,7 @@ export const words = {
     folder: "Folder",
     allFolders: "All folders",
     name: "Name contains",
-    since: "Taken from",
+    since: "Date from",
     until: "to",
     order: "Order",
     byName: "by folder and name",
@@ -99,10 +104,10 @@ export const words = {
     compare: "Compare",
     compareName: (name) => `Compare: ${name}`,
     found: (same, maybe, seconds) => {
-      const parts = [];
-      if (same) parts.push(same === 1 ? "1 picture shows the same thing" : `${number.format(same)} pictures show the same thing`);
-      if (maybe) parts.push(parts.length ? `${number.format(maybe)} maybe` : maybe === 1 ? "1 picture maybe shows the same thing" : `${number.format(maybe)} pictures maybe show the same thing`);
-      const text = parts.length ? parts.join(", ") : "No picture surely shows the same thing";
+      const surely = same && `${counted(same, "picture shows", "pictures show")} the same thing`;
+      const pictures = same ? number.format(maybe) : counted(maybe, "picture");
+      const perhaps = maybe && `${pictures} maybe${same ? "" : " of the same thing"}`;
+      const text = [surely, perhaps].filter(Boolean).join(", ") || "No picture surely shows the same thing";
       return `${text}. ${seconds < 0.01 ? "Under 0.01" : seconds.toFixed(2)} s.`;
     },
   },
@@ -125,7 +130,10 @@ export const words = {
     matches: "Matches that agree",
     others: "Other matches",
     outline: "What both show",
-    drawing: (lines, agreeing) => (agreeing > lines ? `${lines} of ${agreeing} agreeing matches are drawn.` : `${counted(agreeing, "agreeing match", "agreeing matches")}.`),
+    drawing: (lines, agreeing) => {
+      if (agreeing > lines) return `${lines} of ${agreeing} agreeing matches are drawn.`;
+      return `${counted(agreeing, "agreeing match", "agreeing matches")}.`;
+    },
     pictures: (agreeing) => `Query and result, with lines between ${counted(agreeing, "region")} that match`,
     fade: "Fade",
     wipe: "Wipe",
@@ -135,6 +143,7 @@ export const words = {
     edge: "Edge between result and query",
     blinkHint: "What stays in its place is the same in both.",
     overlay: "The result, laid over the query",
+    drag: "Drag the edge, or use the slider.",
     noTransform: "No transform was found between the two, so one cannot be laid over the other.",
     why: "Why",
     keys: "Left and right arrow keys: previous and next result.",
@@ -181,6 +190,8 @@ export const words = {
     folders: "From folders of the server",
     foldersWhy: "Pictures that have come, changed or gone since are added, read again, or removed.",
     update: "Look through the folders again",
+    folder: "A folder inside one of these",
+    addFolder: "Add its pictures",
     noFolders: "The collection holds files that were given one by one, and no folders.",
   },
 
@@ -199,9 +210,15 @@ export const words = {
   jobs: {
     heading: "Jobs",
     none: "Nothing is being done.",
-    kinds: { update: "Look through the folders", add: "Add a folder", relearn: "Learn the model again", duplicates: "Look for groups" },
+    kinds: {
+      update: "Look through the folders", add: "Add a folder", relearn: "Learn the model again",
+      duplicates: "Look for groups",
+    },
     states: { waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled" },
-    progress: (job) => (job.total ? `${job.stage ? `${job.stage}: ` : ""}${number.format(job.done)} of ${number.format(job.total)}` : job.stage || "starting"),
+    progress: ({ stage, done, total }) => {
+      const count = total ? `${number.format(done)} of ${number.format(total)}` : "";
+      return [stage, count].filter(Boolean).join(": ") || "starting";
+    },
     left: (seconds) => `about ${shortTime(seconds)} left`,
     after: (seconds) => `after ${shortTime(seconds)}`,
     cancel: "Cancel",

@@ -1,0 +1,56 @@
+"""Pages in the browser, and what none of them may do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+
+PATIENCE = 20_000
+"""Milliseconds that a test waits for what it expects: machines that run tests are busy."""
+
+expect.set_options(timeout=PATIENCE)
+
+
+class Watch:
+    """What no page may do."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        """Parts of errors that a test causes on purpose."""
+
+    def over(self, context: BrowserContext) -> None:
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self.faults.append(f"uncaught: {error.error}"))
+        context.on("request", self._request)
+
+    def assert_nothing(self) -> None:
+        assert [fault for fault in self.faults if not any(part in fault for part in self.expected)] == []
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.faults.append(f"{message.type}: {message.text} {message.location.get('url', '')}")
+
+    def _request(self, request: Request) -> None:
+        if not request.url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:", "data:")):
+            self.faults.append(f"request to {request.url}")
+
+
+@contextmanager
+def opened(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
+    """A page of a new context: with nothing kept from others."""
+    chosen: dict[str, Any] = {"viewport": {"width": 1280, "height": 900}, **options}
+    context = chromium.new_context(**chosen)
+    context.set_default_timeout(PATIENCE)
+    watch.over(context)
+    yield context.new_page()
+    context.close()
+
+
+def assert_accessible(page: Page) -> None:
+    """axe-core finds nothing serious in what is shown now."""
+    found = Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    assert [f"{each['id']}: {each['nodes'][0]['html']}" for each in serious] == []
