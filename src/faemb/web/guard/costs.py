@@ -59,7 +59,7 @@ class BoundCosts:
         body = _Body(scope, receive, self._settings, self._held)
         if body.refused.done():
             return await _refuse(body.refused.result(), scope, receive, send)
-        work = asyncio.create_task(self._app(scope, body.receive, send))  # type: ignore[arg-type]
+        work = asyncio.ensure_future(self._app(scope, body.receive, send))
         ends = [asyncio.create_task(body.client_gone())] if _can_be_given_up(scope) else []
         try:
             await asyncio.wait([work, body.refused, *ends], return_when=asyncio.FIRST_COMPLETED)
