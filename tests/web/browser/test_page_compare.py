@@ -201,6 +201,7 @@ def test_it_closes_and_the_results_are_as_before(compared: Page, pair: tuple[int
 def test_an_address_of_a_comparison_can_be_shared(page: Page, server: str, pair: tuple[int, int]):
     page.goto(f"{server}/?query=image-{pair[0]}&compare={pair[1]}&how=over")
     expect(page.locator(".laid")).to_be_visible()
+    expect(page.get_by_role("button", name="Next result")).to_have_attribute("aria-disabled", "false")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.locator(".results .card:not(.skeleton)").first).to_be_visible()

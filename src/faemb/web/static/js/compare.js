@@ -136,7 +136,7 @@ export class Comparison {
     this.reasons.replaceChildren();
     this.body.removeAttribute("aria-busy");
     this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
-    this.#steps();
+    this.steps();
   }
 
   #show() {
@@ -150,10 +150,12 @@ export class Comparison {
     this.counted.textContent = words.compare.drawing(Math.min(agreeing, server.mostLines), agreeing);
     if (over && possible) this.#lay();
     else this.overlay.close();
-    this.#steps();
+    this.steps();
   }
 
-  #steps() {
+  /** Whether there are results before and after this one; to be called when more of them have come. */
+  steps() {
+    if (!this.dialog) return;
     const { ids } = this.results();
     const place = ids.indexOf(Number(this.state.compare));
     // A button that is disabled while it has the focus would swallow the arrow keys.

@@ -18,7 +18,10 @@ export class SearchView {
       onBox: (box) => go({ ...current(), box: box ? box.join(",") : "", compare: "" }),
       onFile: (files) => this.ask(files),
     });
-    this.results = new Results((answer) => this.panel.answered(answer.query, answer.hits.some((hit) => hit.itself)));
+    this.results = new Results((answer) => {
+      this.panel.answered(answer.query, answer.hits.some((hit) => hit.itself));
+      this.comparison.steps();
+    });
     this.filters = new Filters([this.#expandBox()]);
     this.comparison = new Comparison(() => this.results);
     const right = element("div", { class: "answer-side" }, this.filters.element, this.results.element);
