@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -297,6 +298,36 @@ def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None
         say("done")
 
 
+def serve_uploads(say: Callable[[str], None], folder: str, pictures: str, until: str) -> None:
+    """A server that may change a collection, until there is such a file; `pictures` will be sent.
+
+    Its steps are those of all its threads, from when it has said its port.
+    """
+    count = sys.getprofile()
+    sys.setprofile(None)
+    import socket
+
+    from faemb.runtime.parallel import Workers
+    from faemb.web.app import create_app
+    from faemb.web.server import Server
+    from faemb.web.settings import ServerSettings
+
+    pytest.MonkeyPatch().setattr(Workers, "start", lambda workers: None)  # for queries, which nobody sends
+    server = Server(create_app(ServerSettings(Path(folder), writable=True, jobs=1)), lambda: None)
+
+    def watch() -> None:
+        while not os.path.exists(until):
+            time.sleep(0.01)
+        server.should_exit = True
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=watch, daemon=True).start()
+        say(str(listener.getsockname()[1]))
+        threading.setprofile(count)
+        sys.setprofile(count)
+        server.answer(listener)
+
+
 JOBS = {
     job.__name__: job
     for job in (
@@ -316,6 +347,7 @@ JOBS = {
         look_only,
         hold,
         churn,
+        serve_uploads,
     )
 }
 
@@ -339,6 +371,8 @@ def serve() -> None:
         end = Path(order["said"] + ".end")
         end.unlink(missing_ok=True)
         get_acquainted(order["arguments"])
+        if order["job"] == "serve_uploads":
+            import faemb.web.server  # noqa: F401  # once, for all children
         child = os.fork()
         if not child:
             os._exit(Job(order).run())

@@ -38,10 +38,10 @@ def options(name: str) -> dict[str, Any]:
         ("--network", {"index", "fit", "features", "show-features", "benchmark"}),
         ("--overwrite", {"search", "explain", "duplicates", "export", "fit", "encode", "show-features",
                          "convert-features", "leaderboard"}),
-        ("--open", {"search", "explain", "duplicates", "leaderboard", "demo"}),
+        ("--open", {"search", "explain", "duplicates", "leaderboard", "demo", "serve"}),
         ("--exclude", {"index", "add", "fit", "encode", "features"}),
         ("--device", {"index", "add", "update", "relearn", "check", "search", "explain", "fit", "encode",
-                          "benchmark"}),
+                          "benchmark", "serve"}),
         (
             "--json",
             {"index", "add", "update", "relearn", "remove", "relocate", "info", "check", "search", "explain",

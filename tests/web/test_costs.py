@@ -153,7 +153,8 @@ async def reading(scope: Any, receive: Any, send: Any) -> None:
 
 def coming(size: int, held: asyncio.Event | None = None, until: asyncio.Event | None = None) -> Any:
     """A body, whose end does not come before `until`."""
-    rest = iter([{"type": "http.request", "body": bytes(size), "more_body": True}, {"type": "http.request"}])
+    messages: list[dict[str, Any]] = [{"body": bytes(size), "more_body": True}, {}]
+    rest = iter([{"type": "http.request"} | message for message in messages])
 
     async def receive() -> Any:
         message = next(rest, None)

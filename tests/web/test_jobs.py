@@ -107,6 +107,7 @@ def test_folders_of_others_are_refused(client, tmp_path):
 
 
 def test_requests_that_make_no_sense(client):
+    assert client.request("PATCH", "/api/jobs").headers["allow"] == "GET, POST"
     assert "takes none" in problem(client.post("/api/jobs", json={"kind": "update", "folder": "x"}), 422)
     assert client.post("/api/jobs", json={"kind": "format the disk"}).status_code == 422
     assert "no such job" in problem(client.get("/api/jobs/nonsense"), 404)

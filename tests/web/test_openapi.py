@@ -30,6 +30,7 @@ HAS_CONDITIONS = {"/api/search", "/api/explain/{query}/{id}", "/api/jobs"}
 """What they ask for may fit the document and still be no image, a box outside of it, or a folder of an update."""
 
 
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")  # of schemathesis' own strategies
 @DOCUMENT.parametrize()
 @settings(max_examples=12, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_answered_is_what_is_described(address, case):

@@ -5,6 +5,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -97,7 +98,7 @@ def test_the_answer_is_that_of_the_collection(client, folder, ids, how, box):
     file = folder / "photos" / "trip" / "d.png"
     with Collection.open(folder / "photos.faemb") as photos:
         (expected,) = photos.search(file, top=1000, box=box)
-    region = {} if box is None else {"box": ",".join(map(str, box))}
+    region: dict[str, Any] = {} if box is None else {"box": ",".join(map(str, box))}
     if how == "sent":
         answer = search(client, file.read_bytes(), top=1000, **region).json()
     else:

@@ -82,6 +82,17 @@ def test_a_content_that_the_collection_has_is_not_stored_again(client, uploads, 
     assert os.listdir(uploads) == ["new.png"]
 
 
+def test_a_known_image_that_was_not_encoded_is_found_afterwards(client, collection, tmp_path):
+    """A server that was killed has stored it and not more."""
+    with Collection.open(collection) as photos, photos._changing(None), photos._catalogue.change():
+        photos._catalogue.forget_vector(1)
+    answer = send(client, tmp_path / "photos" / "a.png")
+    assert names(answer["known"]) == ["a.png"]
+    assert found_by(client, answer["known"][0])["itself"]
+    with Collection.open(collection) as photos:
+        assert photos.info().waiting == 0
+
+
 def test_a_content_whose_file_is_gone_is_stored(client, uploads, tmp_path):
     content = (tmp_path / "photos" / "a.png").read_bytes()
     (tmp_path / "photos" / "a.png").unlink()

@@ -123,9 +123,9 @@ async def _in_time(answer: "Future[Result]") -> Result:
                 503, "The collection is being changed by a long job; try again when that has ended.", Retry_After="30"
             )
         return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
+    except asyncio.CancelledError:  # the server has waited long enough for its requests to end
         answer.cancel()
-        raise
+        raise Problem(503, _STOPPING) from None
 
 
 class _Batch:
@@ -166,10 +166,11 @@ class _Batch:
 
     def store(self, progress: Progress) -> None:
         """Add all files that are new. Files are on the disk before the collection names them."""
-        if not self._places:
+        files = [*self._places.values(), *self._not_encoded()]
+        if not files:
             return
         sync_folder(self._folder)
-        report = self._photos.add(list(self._places.values()), relearn=False, progress=progress)
+        report = self._photos.add(files, relearn=False, progress=progress)
         reasons = {fault.path: fault for fault in report.failed}
         for content, path in list(self._places.items()):
             entry = self._photos.entry(path)
@@ -199,6 +200,11 @@ class _Batch:
             for path in self._fresh:
                 if self._photos.entry(path) is None:
                     path.unlink(missing_ok=True)
+
+    def _not_encoded(self) -> list[Path]:
+        """Files of known images that no search finds yet: who has added them was killed. Adding them ends that."""
+        waiting = [entry for entry in self._known.values() if entry.slot is None and entry.features]
+        return [self._photos.layout.path_of(entry.path) for entry in waiting]
 
     def _in_collection(self, content: str) -> Entry | None:
         """An image with this content whose file is there."""

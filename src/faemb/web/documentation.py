@@ -48,7 +48,7 @@ def describe_honestly(app: FastAPI) -> None:
         document = made()
         for operation in _each(document):
             for status, response in operation[2]["responses"].items():
-                if status == "4XX" and "application/json" in response["content"]:
+                if status[0] in "45" and "application/json" in response.get("content", {}):
                     response["content"][MEDIA_TYPE] = response["content"].pop("application/json")
         return document
 

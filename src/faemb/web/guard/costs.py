@@ -9,7 +9,7 @@ The work for a client that has gone is given up: it waits no longer for its turn
 
 import asyncio
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,10 +59,11 @@ class BoundCosts:
         body = _Body(scope, receive, self._settings, self._held)
         if body.refused.done():
             return await _refuse(body.refused.result(), scope, receive, send)
-        work = asyncio.create_task(self._app(scope, body.receive, send))  # type: ignore[arg-type]
+        work = asyncio.ensure_future(self._app(scope, body.receive, send))
         ends = [asyncio.create_task(body.client_gone())] if _can_be_given_up(scope) else []
         try:
-            await asyncio.wait([work, body.refused, *ends], return_when=asyncio.FIRST_COMPLETED)
+            awaited: list[asyncio.Future[Any]] = [work, body.refused, *ends]
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if work.done():
                 work.result()
             elif body.refused.done():

@@ -19,10 +19,12 @@ from faemb.web.routes.images import Id, image_of
 from faemb.web.routes.jobs import unusable
 from faemb.web.service import Service, Shared, Writable
 
-router = APIRouter(prefix="/api", tags=["changes"])
+_LATER = {"model": schema.Problem, "description": "Another change takes long, or the server is being stopped."}
+_NO_ROOM = {"model": schema.Problem, "description": "The files cannot be stored."}
+router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
 
 
-@router.post("/images", status_code=201)
+@router.post("/images", status_code=201, responses={507: _NO_ROOM})
 async def add(
     service: Shared,
     changes: Writable,

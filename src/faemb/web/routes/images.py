@@ -30,6 +30,7 @@ _LARGEST_NUMBER = 2**63 - 1
 _MOST = 500
 SIDE = 1600
 """Longer side of the pictures that the page shows."""
+
 Id = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")]
 _ALWAYS = {"Cache-Control": "private, max-age=86400"}
 """An image with another content has another number, or is answered with another entity tag."""
