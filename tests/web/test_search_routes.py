@@ -138,7 +138,7 @@ def test_pages_of_an_answer_join_without_gaps(client):
         ({"folder": "trip", "name": "e.PNG"}, {"e.png"}),
         ({"name": "nothing"}, set()),
     ],
-    ids=str,
+    ids=["folder", "name", "both", "neither"],
 )
 def test_filters_restrict_what_is_searched(client, folder, form, expected):
     if "folder" in form:
