@@ -38,7 +38,7 @@ class Planted(describing._Work):
     """Decoders with faults that a file can call."""
 
     def __call__(self, item):
-        content = item[0].read_bytes()
+        content = item.file.read_bytes()
         if b"planted crash" in content:
             os.kill(os.getpid(), signal.SIGSEGV)
         if b"planted hang" in content:

@@ -33,8 +33,11 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 """Control characters of ASCII and ISO 8859, separators of lines and paragraphs, marks that change the direction."""
 
 
-def result(line: str) -> None:
+def result(line: str, *, at_once: bool = False) -> None:
+    """Print a line; `at_once` also to a file or a pipe, where it would wait for more lines."""
     _write(one_line(line))
+    if at_once:
+        sys.stdout.flush()
 
 
 def warning(sentence: str) -> None:

@@ -1,7 +1,6 @@
 """The command that serves a collection: the page in the browser, and the HTTP API."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -59,8 +58,7 @@ def serve(
 
     def ready(address: str) -> None:
         result(f"{collection} is served at {address}")
-        result("stop with Ctrl-C")
-        sys.stdout.flush()  # to a file or a pipe it would wait for more lines
+        result("stop with Ctrl-C", at_once=True)
         if show:
             open_address(address)
 
