@@ -22,7 +22,7 @@ test-torch: $(VENV)/.ready
 # The page in Debian's Chromium, which is installed if it is missing; screenshots are kept in build/screenshots.
 test-browser: $(VENV)/.browser
 	command -v chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
-	$(BIN)/python -m pytest -m browser tests/web/browser
+	$(PYTEST) -m browser tests/web/browser
 
 coverage: $(VENV)/.ready
 	$(PYTEST) --cov --cov-report=term:skip-covered

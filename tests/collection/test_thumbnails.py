@@ -218,6 +218,18 @@ class TestDates:
         assert self.date_of(dated, photos / "a.png") is None
         assert dated.dates_taken().keys() == contents_of(dated)
 
+    def test_one_that_another_process_removes_meanwhile_is_not_damaged(self, dated, monkeypatch):
+        kept, read = Thumbnails(file_of(dated)), Thumbnails._all
+
+        def removed_then(thumbnails: Thumbnails, statement: str, *values: str) -> list:
+            rows = read(thumbnails, statement, *values)
+            if "dates" in statement:
+                kept.remove(contents_of(dated))
+            return rows
+
+        monkeypatch.setattr(Thumbnails, "_all", removed_then)
+        assert kept.damaged() == set()
+
     def test_a_file_of_an_earlier_version_has_none_until_it_is_repaired(self, dated, photos):
         with closing(sqlite3.connect(file_of(dated))) as database:
             database.execute("drop table dates")

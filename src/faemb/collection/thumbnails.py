@@ -118,8 +118,9 @@ class Thumbnails:
         found = self._all("pragma integrity_check")
         if found not in ([], [("ok",)]):
             raise FormatError(f"{self.path} is damaged ({found[0][0]})")
-        dated = {content for (content,) in self._all("select hash from dates")}
-        return {content for content in self.contents() if None in self._verified(content)} | dated - self.dates().keys()
+        dates = self._all("select hash, taken, crc from dates")  # once: another process may remove some meanwhile
+        undated = {content for content, *_ in dates} - dict(_undamaged_dates(dates)).keys()
+        return {content for content in self.contents() if None in self._verified(content)} | undated
 
     def _verified(self, content: str) -> list[Thumbnail | None]:
         """The one thumbnail of this content, or None in its place if it is damaged; none if it is not stored."""
