@@ -1,8 +1,9 @@
 """A file name is text: nothing in it runs, and it is shown as it is."""
 
 import pytest
-from gallery import SCRIPT
 from playwright.sync_api import Page, expect
+
+from gallery import SCRIPT
 
 
 @pytest.mark.parametrize(
