@@ -2,7 +2,7 @@
 FROM python:3.13-slim AS build
 COPY pyproject.toml README.md LICENSE /source/
 COPY src /source/src
-RUN python -m venv /opt/faemb && /opt/faemb/bin/pip install --no-cache-dir "/source[web]"
+RUN python -m venv /opt/faemb && /opt/faemb/bin/pip install --no-cache-dir "/source[web,faiss]"
 
 FROM python:3.13-slim
 COPY --from=build /opt/faemb /opt/faemb

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: demo test test-torch test-browser coverage lint bench fuzz docs wheel release-check clean
+.PHONY: demo test test-torch test-web test-remote test-cluster test-milvus coverage lint bench fuzz docs wheel release-check clean
 
 demo: $(VENV)/.ready
 	$(BIN)/faemb demo --out build/demo
@@ -19,13 +19,27 @@ test-torch: $(VENV)/.ready
 	$(BIN)/python -c "import torch"
 	$(PYTEST) -m torch
 
-# The page in Debian's Chromium, which is installed if it is missing; screenshots are kept in build/screenshots.
-test-browser: $(VENV)/.browser
+# The server, then its page in Debian's Chromium, which is installed if it is missing; screenshots in build/screenshots.
+# Not in one process: while Playwright runs, its event loop does too, and no other can be started.
+test-web: $(VENV)/.browser
 	command -v chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
-	$(PYTEST) -m browser tests/web/browser
+	$(PYTEST) -m "web and not browser and not milvus"
+	$(PYTEST) -m browser
+
+# Images in buckets of a real S3 server, which is installed and runs on this machine.
+test-remote: $(VENV)/.s3-server
+	$(BIN)/python -m pytest -m remote tests/cli
+
+# Dask clusters on this machine; their workers and schedulers are killed at random moments.
+test-cluster: $(VENV)/.ready
+	$(BIN)/python -m pytest -m cluster -s tests/collection tests/benchmark
+
+# Against a real Milvus server, which listens on all interfaces: in a network namespace that holds it and the tests alone.
+test-milvus: $(VENV)/.ready build/milvus-venv/.ready
+	$(BIN)/python tools/own_network.py $(BIN)/python -m pytest -m milvus tests/collection tests/web
 
 coverage: $(VENV)/.ready
-	$(PYTEST) --cov --cov-report=term:skip-covered
+	$(PYTEST) -m "not browser and not remote and not cluster and not milvus" --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -63,8 +77,17 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[test,lint]"
 	touch $@
 
+build/milvus-venv/.ready:
+	$(PYTHON) -m venv build/milvus-venv
+	build/milvus-venv/bin/python -m pip install --quiet milvus==2.3.5
+	touch $@
+
 $(VENV)/.browser: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[browser]"
+	touch $@
+
+$(VENV)/.s3-server: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[s3-server]"
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.ready

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import (
     calibration,
+    cluster,
+    codes,
     collections,
     copies,
     core,
@@ -15,6 +17,7 @@ from benchmarks import (
     features,
     few_images,
     first_hour,
+    growth,
     parts,
     serving,
     verification,
@@ -32,9 +35,12 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "parts": parts.run,
     "verification": verification.run,
     "serving": serving.run,
+    "growth": growth.run,
+    "codes": codes.run,
     "calibration": calibration.run,
+    "cluster": cluster.run,
 }
-LONG = ("few-images", "copies", "parts", "calibration")
+LONG = ("few-images", "copies", "parts", "calibration", "codes", "cluster")
 
 
 def main(names: list[str]) -> int:

@@ -25,10 +25,11 @@ def synthetic_vectors(count: int, seed: int = 0) -> np.ndarray:
     )
 
 
-def synthetic_model() -> Model:
-    """A model that gives vectors of that length; nothing is encoded with it."""
-    encoder = Encoder(VLAD(8))
-    encoder.embedding_ = VLAD(8).with_anchors(np.random.default_rng(0).standard_normal((8, 128), np.float32))
+def synthetic_model(dimension: int = DIMENSION) -> Model:
+    """A model that gives vectors of that length."""
+    anchors = np.random.default_rng(0).standard_normal((dimension // 128, 128), np.float32)
+    encoder = Encoder(VLAD(len(anchors)))
+    encoder.embedding_ = VLAD(len(anchors)).with_anchors(anchors)
     model = Model(HessianAffine(), encoder)
     model.encoder_ = encoder
     return model

@@ -5,8 +5,12 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from milvus_beside import MilvusBeside
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before NumPy is imported: the workers share the cores, and threads of each that wait for the other's are slow.
@@ -25,7 +29,7 @@ typechecking.install("faemb")  # before the package is imported
 
 from backends import BACKENDS, Backend  # noqa: E402
 
-if not find_spec("playwright"):  # make test-browser installs it, and runs them
+if not find_spec("playwright"):  # make test-web installs it, and runs them
     collect_ignore = ["web/browser"]
 
 gc.disable()  # until all tests are collected: of what that makes, nothing is garbage
@@ -36,7 +40,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-LONGEST = ("test_examples", "test_demo", "test_fuzz", "test_kill", "test_readme")
+LONGEST = ("test_examples", "test_demo", "test_fuzz", "test_kill", "test_readme", "test_server_kill", "test_openapi")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -78,6 +82,18 @@ def data() -> Path:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def milvus_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[MilvusBeside]":
+    """One for all tests; a test that kills it starts it again."""
+    from milvus_beside import MilvusBeside, require_own_network
+
+    require_own_network()
+    beside = MilvusBeside(tmp_path_factory.mktemp("milvus"))
+    beside.start()
+    yield beside
+    beside.stop()
 
 
 def _marks(backend: Backend) -> list[pytest.MarkDecorator]:

@@ -28,7 +28,7 @@ def pictures(folder: Path, seeds: Iterable[int], size: Size = SIZE) -> Path:
     return folder
 
 
-def blank(path: Path) -> Path:
+def blank(path: Path, level: int = 128) -> Path:
     """Shows nothing: it has no local features."""
-    PIL.Image.new("L", (60, 40), 128).save(path)
+    PIL.Image.new("L", (60, 40), level).save(path)
     return path

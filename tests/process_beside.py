@@ -2,7 +2,7 @@
 
 Run as a program this is that process: it has imported everything once and does each job in a child of its own, in
 which no workers are used. A child can be ordered to die, or to wait, at its n-th step: a step is a call that changes a
-file or the database, or that waits for the disk.
+file or the database, or that waits for the disk; or the beginning or the end of a call of a Milvus server.
 """
 
 import atexit
@@ -59,15 +59,16 @@ class Beside:
         self._process.communicate(timeout=PATIENCE)
         self._folder.cleanup()
 
-    def run(self, job: str, *arguments: Any, **orders: float) -> Ended:
+    def run(self, job: str, *arguments: Any, **orders: float | str) -> Ended:
         """Until it ends: by itself, at step `stop`, or `after` seconds; it can make files of `limit` bytes only.
 
-        At step `wait` it says so and waits for `go_on`.
+        At step `wait` it says so and waits for `go_on`. With `call`, steps are counted from the first call of that name
+        of a Milvus server, such as "Upsert": its beginning is step 1, its end step 2.
         """
         self.start(job, *arguments, **orders)
         return self.end()
 
-    def start(self, job: str, *arguments: Any, **orders: float) -> None:
+    def start(self, job: str, *arguments: Any, **orders: float | str) -> None:
         assert self._process.stdin is not None
         self._said.write_text("")
         order = {"job": job, "arguments": list(map(str, arguments)), "said": str(self._said), **orders}
@@ -103,6 +104,7 @@ class Job:
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order, self._steps = order, 0
+        self._is_counting = "call" not in order
 
     def run(self) -> int:
         """In the child: run the job and write the result to a file."""
@@ -125,14 +127,21 @@ class Job:
         os.close(handle)
 
     def _count(self, frame: Any, event: str, function: Any) -> None:
-        if event == "c_call" and is_step(function):
-            self._steps += 1
-            if self._steps == self._order.get("wait"):
-                self._wait()
-            if self._steps == self._order.get("stop"):
-                if isinstance(function.__self__, io.FileIO):  # a write that was begun: anything may be there now
-                    os.write(function.__self__.fileno(), os.urandom(300))
-                os.killpg(os.getpgrp(), signal.SIGKILL)
+        if event == "c_call":
+            if is_step(function):
+                self._step(function.__self__)
+        elif (name := remote_call(frame)) and event in ("call", "return"):
+            self._is_counting |= name == self._order.get("call")
+            self._step(None)
+
+    def _step(self, owner: Any) -> None:
+        self._steps += self._is_counting
+        if self._steps == self._order.get("wait"):
+            self._wait()
+        if self._steps == self._order.get("stop"):
+            if isinstance(owner, io.FileIO):  # a write that was begun: anything may be there now
+                os.write(owner.fileno(), os.urandom(300))
+            os.killpg(os.getpgrp(), signal.SIGKILL)
 
     def _wait(self) -> None:
         sys.setprofile(None)
@@ -164,6 +173,16 @@ def is_step(function: Any) -> bool:
     if isinstance(owner, io.FileIO):
         return function.__name__ == "write" and owner.name not in (0, 1, 2)
     return function.__name__ in STEPS
+
+
+def remote_call(frame: Any) -> str:
+    """The name of the call, such as "Upsert", if the frame sends one to a Milvus server; `future` does not wait."""
+    code = frame.f_code
+    if code.co_name not in ("_blocking", "future") or not code.co_filename.endswith(
+        os.path.join("grpc", "_channel.py")
+    ):
+        return ""
+    return os.path.basename(os.fsdecode(frame.f_locals["self"]._method))
 
 
 def index(say: Callable[[str], None], folder: str, images: str, parts: str = "0") -> None:
@@ -298,6 +317,21 @@ def churn(say: Callable[[str], None], folder: str, one: str, other: str) -> None
         say("done")
 
 
+def command(say: Callable[[str], None], *arguments: str) -> None:
+    """The command line; two images in a call of a Milvus server."""
+    from faemb.cli import main
+
+    pytest.MonkeyPatch().setattr("faemb.collection.stores.milvus._BATCH_BYTES", 400)
+    sys.argv = ["faemb", *arguments]
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # which tells the tests how jobs have ended
+    try:
+        main()
+    except SystemExit as ended:
+        if ended.code:
+            raise FaembError(f"faemb {arguments[0]} has ended with {ended.code}") from None
+    say("done")
+
+
 def serve_uploads(say: Callable[[str], None], folder: str, pictures: str, until: str) -> None:
     """A server that may change a collection, until there is such a file; `pictures` will be sent.
 
@@ -312,7 +346,7 @@ def serve_uploads(say: Callable[[str], None], folder: str, pictures: str, until:
     from faemb.web.server import Server
     from faemb.web.settings import ServerSettings
 
-    pytest.MonkeyPatch().setattr(Workers, "start", lambda workers: None)  # for queries, which nobody sends
+    pytest.MonkeyPatch().setattr(Workers, "start", lambda workers, rehearsal: None)  # for queries, which nobody sends
     server = Server(create_app(ServerSettings(Path(folder), writable=True, jobs=1)), lambda: None)
 
     def watch() -> None:
@@ -347,6 +381,7 @@ JOBS = {
         look_only,
         hold,
         churn,
+        command,
         serve_uploads,
     )
 }
@@ -373,6 +408,9 @@ def serve() -> None:
         get_acquainted(order["arguments"])
         if order["job"] == "serve_uploads":
             import faemb.web.server  # noqa: F401  # once, for all children
+        if order["job"] == "command":
+            with suppress(ImportError):
+                import pymilvus  # noqa: F401
         child = os.fork()
         if not child:
             os._exit(Job(order).run())

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from faemb.web.app import create_app
 from faemb.web.server import Server
 from faemb.web.settings import ServerSettings
-from processes import COMMAND, PATIENCE, wait_until
+from processes import COMMAND, PATIENCE, heeded, wait_until
 
 
 @contextmanager
@@ -60,13 +60,9 @@ class Served:
 def served(collection: Path, *options: object, **environment: str) -> Iterator[Served]:
     """`faemb serve` at a free port, until the block ends."""
     pipe = subprocess.PIPE
-    process = subprocess.Popen(  # noqa: S603
-        [COMMAND, "serve", collection, "--port", "0", "--jobs", "1", *map(str, options)],
-        env=os.environ | environment,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-    )
+    command: list[str | Path] = [COMMAND, "serve", collection, "--port", "0", "--jobs", "1", *map(str, options)]
+    with heeded(signal.SIGINT), heeded(signal.SIGHUP):
+        process = subprocess.Popen(command, env=os.environ | environment, stdout=pipe, stderr=pipe, text=True)  # noqa: S603
     try:
         assert process.stdout is not None
         assert process.stderr is not None

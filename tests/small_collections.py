@@ -51,7 +51,18 @@ def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
     """The vector of each image that has one, by stored name."""
     slots = {entry.slot: entry.path for entry in collection.entries() if entry.slot is not None}
     view = collection.view()
-    return {slots[int(slot)]: np.array(view.vectors[slot]) for slot in view.slots}
+    vectors = np.array(view.vectors[view.slots])  # at once: a server takes a fifth of a second for each call
+    return {slots[int(slot)]: vector for slot, vector in zip(view.slots, vectors, strict=True)}
+
+
+def damage_vector(collection: Collection, image: Path) -> None:
+    """One number of the stored vector, by little."""
+    view, entry = collection.view(), collection.entry(image)
+    assert entry is not None
+    assert entry.slot is not None
+    with collection.layout.vectors(view.generation).open("r+b") as file:
+        file.seek(view.stored[entry.slot].nbytes * entry.slot)
+        file.write(np.float32(0.01).tobytes())
 
 
 def names_in(collection: Collection) -> set[str]:

@@ -259,7 +259,7 @@ def test_a_device_that_is_not_there_is_explained(learning) -> None:
 
 
 def test_learning_images_without_descriptors_are_explained() -> None:
-    with pytest.raises(InputError, match="no descriptors at all"):
+    with pytest.raises(InputError, match="have no descriptors"):
         small().fit([np.zeros((0, WIDTH), np.float32)] * 3)
 
 

@@ -189,7 +189,7 @@ def test_an_image_that_is_ranked_twice_is_refused() -> None:
 
 
 def test_precision_at_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="precision at 0"):
+    with pytest.raises(InputError, match="k is 0"):
         precision_at(0, [1], {1})
 
 

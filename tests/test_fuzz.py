@@ -62,7 +62,7 @@ class Texts(Kind):
 @pytest.fixture
 def all_libraries() -> None:
     """The readers of all formats are fuzzed."""
-    for library in ("faiss", "h5py", "onnx", "onnxruntime", "pillow_heif"):
+    for library in ("faiss", "h5py", "onnx", "onnxruntime", "pillow_heif", "pymilvus"):
         pytest.importorskip(library)
 
 

@@ -222,7 +222,7 @@ def test_inputs_stay_as_they_are(backend: Backend, rng: np.random.Generator) -> 
 
 
 def test_one_vector_is_refused(backend: Backend) -> None:
-    with pytest.raises(InputError, match="1 image vectors cannot show how components vary; give at least 2"):
+    with pytest.raises(InputError, match="1 image vectors are too few for a rotation; give at least 2"):
         Rotation().fit(backend.array(np.ones((1, 3))))
 
 

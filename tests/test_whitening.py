@@ -105,10 +105,11 @@ def test_learning_needs_no_more_than_three_large_arrays(
 ) -> None:
     """At 16,560 dimensions one D x D array takes 2.2 GB; there were five of them, and a workspace of two more."""
     size = 800
+    monkeypatch.setattr("faemb.linear_algebra._QUICK", 80)
     monkeypatch.setattr("faemb.linear_algebra._COLUMNS", 80)
     monkeypatch.setattr("faemb.linear_algebra._SIGNS_AT_ONCE", 80)
     monkeypatch.setattr("faemb.whitening._ROWS", 80)
-    Whitening().fit_spectrum(Spectrum.of(Moments.of_parts([rng.standard_normal((50, 4))]), centre=True))  # imports
+    Whitening().fit_spectrum(Spectrum.of(Moments.of_parts([rng.standard_normal((50, 100))]), centre=True))  # imports
     tracemalloc.start()
     moments = Moments.of_parts(rng.standard_normal((50, size)) for _ in range(20))
     statistics = tracemalloc.get_traced_memory()[1]

@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 import cv2
@@ -91,3 +92,7 @@ def process_that_slept(item: float) -> int:
 def slowly_negated(item: int) -> int:
     time.sleep(0.01)
     return -item
+
+
+def name_of(item: Path) -> str:
+    return str(item)

@@ -1,6 +1,6 @@
-"""faemb: instance-level image search by function-approximation embeddings and their kin.
+"""faemb: instance-level image search by function-approximation embeddings and related methods.
 
-Names are imported when they are first used, so that `faemb --help` does not wait for the numerical libraries.
+Names are imported on first use, so that `faemb --help` does not wait for the numerical libraries.
 """
 
 from importlib import import_module
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Report,
         encode_images,
         fit_model,
+        images_in,
         new_model,
     )
     from faemb.embedding import TLCC, VLAD, VLAT, BoW, FAemb, FastFAemb, Fisher, Triangulation
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from faemb.projection import Projection
     from faemb.rerank import Matchable, Verification, verify
     from faemb.rotation import Rotation
+    from faemb.runtime.cluster import open_cluster
     from faemb.whitening import Whitening
 
 __version__ = "0.1.0.dev0"
@@ -94,8 +96,10 @@ __all__ = [
     "extract_folder",
     "fit_model",
     "hamming",
+    "images_in",
     "make_extractor",
     "new_model",
+    "open_cluster",
     "preset",
     "read_features",
     "rmac",
@@ -107,7 +111,7 @@ _MODULES = {
     "binary": ("ITQ", "hamming"),
     "collection": (
         *("Answer", "Collection", "Explanation", "Group", "GroupedImage", "Groups", "Hit", "Info", "Model"),
-        *("Report", "encode_images", "fit_model", "new_model"),
+        *("Report", "encode_images", "fit_model", "images_in", "new_model"),
     ),
     "embedding": ("TLCC", "VLAD", "VLAT", "BoW", "FAemb", "FastFAemb", "Fisher", "Triangulation"),
     "encoder": ("Encoded", "Encoder"),
@@ -120,6 +124,7 @@ _MODULES = {
     "projection": ("Projection",),
     "rerank": ("Matchable", "Verification", "verify"),
     "rotation": ("Rotation",),
+    "runtime.cluster": ("open_cluster",),
     "whitening": ("Whitening",),
 }
 _MODULE_OF = {name: f"faemb.{module}" for module, names in _MODULES.items() for name in names}

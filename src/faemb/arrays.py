@@ -1,8 +1,7 @@
-"""One code for arrays of several libraries: NumPy by default, PyTorch or CuPy if such arrays are given.
+"""One implementation for arrays of several libraries: NumPy by default, PyTorch or CuPy if such arrays are given.
 
-`namespace(x)` gives the functions of the array API standard in x's own library, so that one implementation serves all.
-This module holds what the standard does not cover: conversion between libraries, devices, and the checks of input that
-public methods make once.
+`namespace(x)` returns the functions of the array API standard in x's own library. This module adds what the standard
+does not cover: conversion between libraries and devices, and the input checks of public methods.
 """
 
 from collections.abc import Iterator
@@ -75,6 +74,15 @@ def on_device(x: Array, device: str) -> Array:
         raise InputError(f"PyTorch cannot use device={device!r} here ({reason(error)})") from error
 
 
+def has_cuda() -> bool:
+    """Whether PyTorch is installed and can use a GPU of this machine."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return bool(torch.cuda.is_available())
+
+
 def float64(x: Array) -> Array:
     xp = namespace(x)
     return xp.astype(x, xp.float64, copy=False)
@@ -92,7 +100,7 @@ def row_blocks(rows: int, elements_per_row: int, reference: Array) -> Iterator[s
 
 
 def contiguous(x: Array) -> Array:
-    """x laid out row by row. Rounding of products depends on the layout, so all learned arrays have this one."""
+    """x in row-major order, the layout of all learned arrays: rounding of matrix products depends on the layout."""
     xp = namespace(x)
     return xp.reshape(xp.reshape(x, (-1,)), tuple(x.shape))
 

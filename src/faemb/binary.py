@@ -45,7 +45,7 @@ class ITQ(Component):
         if axes.shape[0] < self.bits:
             raise InputError(
                 f"{x.shape[0]} image vectors of length {x.shape[1]} span {axes.shape[0]} directions; "
-                f"{self.bits} bits need at least as many: give more images, or ask for fewer bits"
+                f"{self.bits} bits need at least as many: add images, or use fewer bits"
             )
         projected = (float64(x) - mean) @ axes.T
         rotation = self._rotation(projected)
@@ -54,7 +54,7 @@ class ITQ(Component):
         return self
 
     def encode(self, x: MatrixLike) -> UInt8[Array, "B bytes"]:
-        """Packed codes; the first bit is the highest of its byte, as in np.packbits. `transform` is the same."""
+        """Packed codes; the first bit is the most significant of its byte, as in np.packbits. Alias: `transform`."""
         self.require_fitted()
         x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
         xp = namespace(x)
@@ -77,7 +77,7 @@ class ITQ(Component):
 
 
 def hamming(a: MatrixLike, b: MatrixLike) -> np.ndarray:
-    """(A, B) numbers of differing bits between packed codes, on the host, one row of `a` at a time."""
+    """Hamming distances (A, B) between packed codes, computed in NumPy, one row of `a` at a time."""
     first, second = to_numpy(a), to_numpy(b)
     packed = all(codes.dtype == np.uint8 and codes.ndim == 2 for codes in (first, second))
     if not packed or first.shape[1] != second.shape[1]:

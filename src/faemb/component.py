@@ -1,12 +1,12 @@
-"""What every step of the pipeline shares: settings that were asked for and results that were learned, kept apart.
+"""Base class of all steps of the pipeline, which separates settings from learned attributes.
 
-Settings are the constructor's keywords and are never changed by `fit`. What is learned are attributes that end in an
-underscore and are listed in `learned`: arrays, or fitted components. `get_params` and `set_params` follow
-scikit-learn, so that its `clone` takes every component; its `Pipeline` takes those with `fit(x, y=None)` and
-`transform`: encoders, projections, rotations and codes. scikit-learn itself is not imported here: that takes longer
-than most commands.
+Settings are the constructor's keywords and are never changed by `fit`. Learned attributes end in an underscore and are
+listed in `learned`: arrays, or fitted components. `get_params` and `set_params` follow
+scikit-learn, so that its `clone` accepts every component; its `Pipeline` accepts those with `fit(x, y=None)` and
+`transform`: encoders, projections, rotations and codes. scikit-learn itself is not imported here, since importing it
+takes longer than most commands.
 
-Persistence stores settings and learned attributes without knowing any class (persistence.py).
+persistence.py stores settings and learned attributes of any component, without code for specific classes.
 """
 
 import hashlib
@@ -26,19 +26,21 @@ C = TypeVar("C", bound="Component")
 
 
 class Component:
+    """Base class of embeddings, encoders, extractors and models: their settings and learned attributes."""
+
     learned: ClassVar[tuple[str, ...]] = ()
-    """Names of attributes that `fit` sets: arrays, or components. A part that was not asked for stays None."""
+    """Names of attributes that `fit` sets: arrays, or components. `part_` stays None if the setting `part` is None."""
     transient: ClassVar[tuple[str, ...]] = ()
-    """Settings that change where a result is computed and not what it is: not saved, not part of the fingerprint."""
+    """Settings that do not affect results, such as the device: neither saved nor part of the fingerprint."""
     may_be_empty: ClassVar[tuple[str, ...]] = ()
-    """Learned arrays without elements in some models; all others have some."""
+    """Names of learned arrays that may be empty."""
     revision: ClassVar[int] = 1
-    """To be raised when the same settings and learned arrays give other numbers than before."""
+    """Increased when the same settings and learned arrays give other results than before."""
     baseline: ClassVar[Mapping[str, object]] = {}
-    """Settings that were added after the first release, with the value that reproduces the behaviour before them."""
+    """Settings that were added after the first release, with the values that reproduce the earlier behaviour."""
     registry: ClassVar[dict[str, type["Component"]]] = {}
     _digests: Mapping[str, tuple[Array, str]] = MappingProxyType({})
-    """Learned arrays that were hashed, with their digests."""
+    """Learned arrays that have been hashed, with their digests."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -67,7 +69,7 @@ class Component:
         return own | nested
 
     def set_params(self: C, **changes: Any) -> C:
-        """Change settings, those of a part as part__setting; what was learned stays as it is."""
+        """Change settings, those of a part as part__setting; learned attributes are not changed."""
         for name, value in sorted(changes.items()):  # a part before the settings in it
             own, _, inner = name.partition("__")
             if own not in self.setting_names():
@@ -80,21 +82,21 @@ class Component:
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The constructor's keywords as they are now, less transient ones; nested components stay components."""
+        """Current settings without transient ones; nested components stay components."""
         return {name: value for name, value in self.get_params(deep=False).items() if name not in self.transient}
 
     def check_settings(self) -> None:
-        """Raise an InputError for a setting that cannot be used."""
+        """Raise an InputError for an invalid setting."""
 
     def check_loaded(self) -> None:
-        """Raise an InputError for what a file holds and `fit` never gives.
+        """Raise an InputError for loaded values that `fit` never produces.
 
-        Kinds of settings, and types and shapes of arrays, have been checked before (declared.py).
+        Types of settings, and types and shapes of arrays, are checked before (declared.py).
         """
         self.check_settings()
 
     def clone(self: C) -> C:
-        """The same settings, nothing learned."""
+        """A new component with the same settings, not fitted."""
         settings = self.get_params(deep=False).items()
         return type(self)(
             **{name: value.clone() if isinstance(value, Component) else deepcopy(value) for name, value in settings}
@@ -117,7 +119,7 @@ class Component:
         ]
         return f"{type(self).__name__}({', '.join(given)})"
 
-    # What was learned.
+    # Learned attributes.
 
     @property
     def is_fitted(self) -> bool:
@@ -147,7 +149,7 @@ class Component:
         return {name: value for name, value in values.items() if isinstance(value, Component)}
 
     def digests(self) -> dict[str, str]:
-        """A digest of the content of each learned array; hashed once, however often it is asked for."""
+        """A digest of the content of each learned array; each array is hashed only once."""
         found = {}
         for name, array in self.learned_arrays().items():
             hashed, digest = self._digests.get(name, (None, ""))
@@ -161,7 +163,7 @@ class Component:
         self._digests = {**self._digests, name: (array, digest)}
 
     def to(self: C, device: str) -> C:
-        """Move what was learned to "cpu" (NumPy), or to a PyTorch device such as "cuda"."""
+        """Move learned arrays to "cpu" (NumPy), or to a PyTorch device such as "cuda"."""
         for name, array in self.learned_arrays().items():
             hashed, digest = self._digests.get(name, (None, ""))
             if hashed is array:
@@ -178,18 +180,18 @@ class Component:
 
 
 def digest_of(array: Array) -> str:
-    """Of an array's type, shape and content, whatever library holds it."""
+    """Digest of an array's type, shape and content, the same for all array libraries."""
     host = np.ascontiguousarray(to_numpy(array))
     digest = hashlib.blake2b(f"{host.dtype.str} {host.shape}".encode(), digest_size=16)
     digest.update(host.reshape(-1).view(np.uint8).data if host.size else b"")
     return digest.hexdigest()
 
 
-@cache  # looking at a signature takes longer than most of what is asked of settings
+@cache  # since inspecting a signature is slow
 def _keywords(kind: Any) -> tuple[str, ...]:
     return () if kind.__init__ is object.__init__ else tuple(sorted(inspect.signature(kind).parameters))
 
 
 def _same(value: Any, default: Any) -> bool:
-    """Whether a setting is its default; arrays and parts never are."""
+    """Whether a setting equals its default; always false for arrays and parts."""
     return value is default or (isinstance(value, bool | int | float | str) and bool(value == default))

@@ -1,8 +1,8 @@
-"""What the class of a component declares, and whether the content of a file keeps to it.
+"""Checks of a loaded component against the type annotations of its class.
 
-Kinds of settings are the annotations of the constructor. Learned attributes are annotated in the class: parts with
-their class, arrays with their shape, such as Float[Array, "n_anchors d"]. An axis with the name of a setting has the
-length that the setting gives; axes of the same name have the same length in all arrays of the component.
+Types of settings are the annotations of the constructor. Learned attributes are annotated in the class: parts with
+their class, arrays with their shape, such as Float[Array, "n_anchors d"]. An axis named after a setting must have the
+length of that setting; axes of the same name must have the same length in all arrays of the component.
 """
 
 import sys
@@ -22,7 +22,7 @@ Hint = Any
 
 _BLOCK = 1 << 20
 _TYPES = ("float32", "float64", "uint8")
-"""Types of learned arrays; descriptors of other types are converted before anything is learned from them."""
+"""Types of learned arrays; descriptors of other types are converted before `fit`."""
 _WORDS = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text", NoneType: "null"}
 
 
@@ -42,7 +42,7 @@ def _hints(annotated: Any) -> Mapping[str, Hint]:
 
 
 def require_declared(name: str, value: object, hint: Hint) -> None:
-    """Raise an error for a value of another kind than the annotation says; numbers must be finite."""
+    """Raise an error for a value that does not have the annotated type; numbers must be finite."""
     if not _fits(value, hint):
         raise InputError(f"{name} is {shown(value)}; expected {' or '.join(map(_in_words, _choices(hint)))}")
 
@@ -54,7 +54,7 @@ def require_part(name: str, kind: type[Component], hint: Hint) -> None:
 
 
 def require_declared_arrays(component: Component) -> None:
-    """Raise an error for learned arrays that are incomplete, or of another type or shape than the class declares."""
+    """Raise an error if learned arrays are missing, or do not have the annotated types and shapes."""
     kind, arrays = type(component), component.learned_arrays()
     declared = {name: hint for name, hint in learned_hints(kind).items() if hasattr(hint, "dim_str")}
     missing = [name for name in declared if name not in arrays]
@@ -71,7 +71,7 @@ def require_declared_arrays(component: Component) -> None:
 
 
 def _require_shape(name: str, array: np.ndarray, hint: Hint, lengths: dict[str, int], *, may_be_empty: bool) -> None:
-    """Axes that have no length yet get theirs from this array."""
+    """Check one array; `lengths` are the known lengths of axes, to which those of new axes are added."""
     types = [each for each in _TYPES if each in hint.dtypes]
     if str(array.dtype) not in types:
         raise InputError(f"the array {name} has type {array.dtype}; expected {' or '.join(types)}")
@@ -87,7 +87,7 @@ def _require_shape(name: str, array: np.ndarray, hint: Hint, lengths: dict[str, 
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Few elements at a time: there may be no memory for another array of this size."""
+    """The elements in blocks: there may be no memory for a second array of this size."""
     flat = array.reshape(-1)
     return (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
 
@@ -97,7 +97,7 @@ def _fits(value: object, hint: Hint) -> bool:
 
 
 def _is(value: object, kind: Hint) -> bool:
-    """Whether a value is of a kind that is not a union."""
+    """Whether a value has this type, which is not a union."""
     if kind in (int, float):
         return _is_number(value, kind)
     if _is_list(kind):
@@ -108,7 +108,7 @@ def _is(value: object, kind: Hint) -> bool:
 def _is_number(value: object, kind: type) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
         return False
-    return abs(value) <= (LARGEST if kind is int else sys.float_info.max)  # never true of NaN
+    return abs(value) <= (LARGEST if kind is int else sys.float_info.max)  # false for NaN
 
 
 def _choices(hint: Hint) -> Iterable[Hint]:

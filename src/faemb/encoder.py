@@ -1,4 +1,4 @@
-"""From local descriptors to image vectors: the stages in their order, learned once, then applied to any image.
+"""From local descriptors to image vectors: a pipeline of stages, learned once, then applied to any image.
 
     descriptors -> projection -> embedding -> whitening -> pooling -> finishing -> rotation -> first components
 
@@ -11,16 +11,19 @@ Constructor arguments are settings and are never changed: `fit` learns clones of
 `embedding_`, `whitening_` and `rotation_`.
 """
 
+import operator
 import os
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from copy import deepcopy
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from faemb import persistence
-from faemb.arrays import Array, float64, like, namespace, on_device, to_numpy
+from faemb.arrays import Array, float64, has_cuda, like, namespace, on_device, to_numpy
 from faemb.component import Component
 from faemb.embedding import Embedding
 from faemb.errors import FormatError, InputError, reason
@@ -29,7 +32,8 @@ from faemb.pooling import POOLINGS, TOLERANCE, Gram, weights
 from faemb.projection import Projection
 from faemb.rotation import Rotation
 from faemb.runtime import Progress, silent
-from faemb.runtime.limits import require_memory
+from faemb.runtime.limits import NO_LIMITS, require_memory
+from faemb.runtime.parallel import Jobs, Machines, Numbered, in_order
 from faemb.runtime.threads import cores, in_threads, reported
 from faemb.sets import Batch, DescriptorSets, SetsLike, as_sets, batches
 from faemb.settings import require_choice, require_kind, require_number, require_whole
@@ -41,14 +45,25 @@ _PARTS = {"embedding": Embedding, "projection": Projection, "whitening": Whiteni
 _MOST_ROWS = 1e9
 _EXTREME = "descriptors or learned arrays have values that are too large: scale the descriptors, or fit again"
 _DENSE_ELEMENTS, _CACHED_ELEMENTS = 1 << 25, 1 << 20
+_ROWS_PER_DIMENSION, _LEAST_ROWS = 2, 2048
+"""Number of descriptors per task of a cluster that computes statistics: per dimension, and at least. It is large, since
+each task returns D x D numbers."""
+_SENT_DIMENSION = 8192
+"""Largest dimension of embedded descriptors whose statistics are computed on a cluster: 0.5 GB per task."""
+_SENT = 32
+"""Number of images per task of a cluster."""
+_MANY = 10_000
+"""Number of images that a GPU of a cluster is assumed to encode when W'W is precomputed."""
 
 
 class Encoded(NamedTuple):
+    """Vectors of images, and the weights with which their descriptors were pooled."""
+
     vectors: Float[np.ndarray, "B D"]
     weights: list[Float[np.ndarray, " n"]]
-    """Per image the weight of each descriptor, in input order."""
+    """Weight of each descriptor of each image, in input order."""
     ridges: Float[np.ndarray, " B"]
-    """Per image the ridge added to the Gram matrix's diagonal; 0 where none was needed."""
+    """Ridge added to the diagonal of each image's Gram matrix; 0 where none was needed."""
 
     def __repr__(self) -> str:
         images, dimension = self.vectors.shape
@@ -61,15 +76,15 @@ class Encoder(Component):
     """The whole pipeline as one estimator. Learned: `projection_`, `embedding_`, `whitening_`, `rotation_`.
 
     embedding:     a method, such as FastFAemb(16)
-    projection:    applied to descriptors first; None leaves them as they are
+    projection:    applied to descriptors first; None for no projection
     whitening:     None for plain pooling of the embedded descriptors
     pooling:       "democratic", "sinkhorn", "sum" or "gmp"
-    tolerance:     how closely democratic pooling meets its equation; 0.1 is as good for search, and three times as fast
+    tolerance:     largest residual of democratic pooling; 0.1 is as good for search, and three times as fast
     power:         exponent of the power law; 1 for none
     rotation:      None for no rotation normalisation
     finishing:     order of the steps after pooling, "paper" or "released"; see above
-    discard_after: leading components dropped after aggregation and rotation (released: d(d+1))
-    keep:          length of the final vector, its first components only; None for all
+    discard_after: number of leading components dropped after pooling and rotation (released: d(d+1))
+    keep:          number of leading components kept in the final vector; None for all
     sample:        maximum number of descriptors used to learn the projection and the anchors
     whitening_rows: maximum number of embedded descriptors per dimension D used to learn the whitening
     seed:          random seed
@@ -113,52 +128,56 @@ class Encoder(Component):
 
     @property
     def descriptor_dimension(self) -> int:
-        """Length of the descriptors that this encoder takes."""
+        """Dimension of the input descriptors."""
         self.require_fitted()
         return (self.projection_ or self.embedding_).descriptor_dimension
 
     @property
     def dimension(self) -> int:
-        """Length of the image vectors that it gives."""
+        """Dimension of the image vectors."""
         self.require_fitted()
         length = self._pooled_length() - self.discard_after
         return length if self.keep is None else min(self.keep, length)
 
-    def fit(self, images: SetsLike, y: None = None, *, progress: Progress | None = None) -> "Encoder":
-        """Learn every stage from the descriptors of unlabelled images; if that fails, what was learned before stays.
+    def fit(
+        self, images: SetsLike, y: None = None, *, progress: Progress | None = None, jobs: Jobs = None
+    ) -> "Encoder":
+        """Learn every stage from the descriptors of unlabelled images; if that fails, the encoder is not changed.
 
-        `y` is ignored: scikit-learn's pipelines pass it.
+        `y` is ignored: scikit-learn's pipelines pass it. If `jobs` is a cluster, the cluster computes the statistics.
         """
         trial = self.clone()
-        trial._fit(images, progress or silent)
+        trial._fit(images, progress or silent, jobs)
         for name in self.learned:
             setattr(self, name, getattr(trial, name))
         return self
 
-    def _fit(self, images: SetsLike, progress: Progress) -> None:
+    def _fit(self, images: SetsLike, progress: Progress, jobs: Jobs) -> None:
         self.check_settings()
         sets = self._learning_sets(images)
-        spectrum = self._fit_embedding(sets, progress)
+        spectrum = self._fit_embedding(sets, progress, jobs)
         if spectrum is not None:
             self.fit_whitening(spectrum)
-        del spectrum  # two to four times the memory of what was learned from it
+        del spectrum  # takes two to four times the memory of the whitening
         self._check_discarded()
         if self.rotation is not None:
             nonempty = np.flatnonzero(sets.counts)  # an image without descriptors has no vector to learn from
             self.fit_rotation(self._pooled(sets.select(nonempty), progress, "rotation").vectors)
 
-    def fit_embedding(self, images: SetsLike, *, progress: Progress | None = None) -> Spectrum | None:
-        """Learn the projection and the anchors alone; returns what `fit_whitening` takes, if there is a whitening."""
+    def fit_embedding(
+        self, images: SetsLike, *, progress: Progress | None = None, jobs: Jobs = None
+    ) -> Spectrum | None:
+        """Learn only the projection and the anchors; returns the input of `fit_whitening`, None without a whitening."""
         self.check_settings()
-        return self._fit_embedding(self._learning_sets(images), progress or silent)
+        return self._fit_embedding(self._learning_sets(images), progress or silent, jobs)
 
     def _learning_sets(self, images: SetsLike) -> DescriptorSets:
         sets = self._on_device(as_sets(images))
         if sets.flat.shape[0] == 0:
-            raise InputError("the learning images hold no descriptors at all; give images with local features")
+            raise InputError("the learning images have no descriptors; give images with local features")
         return sets
 
-    def _fit_embedding(self, sets: DescriptorSets, progress: Progress) -> Spectrum | None:
+    def _fit_embedding(self, sets: DescriptorSets, progress: Progress, jobs: Jobs) -> Spectrum | None:
         rows = sets.sample(self.sample, self.seed)
         if self.projection is not None:
             progress("projection", 0, 1)
@@ -169,7 +188,7 @@ class Encoder(Component):
         if self.whitening is None:
             return None
         self.whitening.check_with(self.embedding_.dimension, self.embedding_.leading_components())
-        return self._spectrum(self._moments(sets, progress), self.whitening.centre, progress)
+        return self._spectrum(self._moments(sets, progress, jobs), self.whitening.centre, progress)
 
     def _spectrum(self, moments: Moments, centre: bool, progress: Progress) -> Spectrum:
         size = self.embedding_.dimension
@@ -178,14 +197,14 @@ class Encoder(Component):
         return reported(decompose, stage, progress, interrupt=isinstance(moments.mean, np.ndarray))
 
     def fit_whitening(self, spectrum: Spectrum) -> "Encoder":
-        """Learn the whitening alone, from what `fit_embedding` returned."""
+        """Learn only the whitening, from the result of `fit_embedding`."""
         if self.whitening is not None:
             discard = self.embedding_.leading_components()
             self.whitening_ = self.whitening.clone().fit_spectrum(spectrum, discard=discard)
         return self
 
     def fit_rotation(self, pooled: Float[Array, "B D"]) -> "Encoder":
-        """Learn the rotation alone, from what `pool` returned for the learning images."""
+        """Learn only the rotation, from the result of `pool` for the learning images."""
         if self.rotation is not None:
             self.rotation_ = self.rotation.clone().fit(self._before_rotation(pooled))
         return self
@@ -195,7 +214,7 @@ class Encoder(Component):
         return self.explain(images, progress=progress).vectors
 
     def transform(self, images: SetsLike) -> Float[np.ndarray, "B D"]:
-        """`encode`, by the name that scikit-learn's pipelines call."""
+        """The same as `encode`, under the name that scikit-learn's pipelines use."""
         return self.encode(images)
 
     def explain(self, images: SetsLike, *, progress: Progress | None = None) -> Encoded:
@@ -210,17 +229,31 @@ class Encoder(Component):
         return pooled._replace(vectors=vectors)
 
     def terms(self, descriptors: Float[Array, "n d"]) -> tuple[Gram, Float[Array, "1 n"]]:
-        """The embedded descriptors of one image, and their weights: what its pooled vector is the sum of."""
+        """The embedded descriptors of one image, and their weights: the terms of its pooled vector."""
         sets = self._on_device(as_sets([descriptors], columns=self.descriptor_dimension))
         gram, shares, _ = self._weighted(next(batches(sets, 1)))
         return gram, shares
 
     def pool(self, images: SetsLike, *, progress: Progress | None = None) -> Float[Array, "B D"]:
-        """Aggregated vectors before normalisation: the expensive part of `encode`; `finish` is the rest."""
+        """Pooled vectors before normalisation: the expensive part of `encode`; `finish` does the rest."""
         return self._pooled_of(images, progress).vectors
 
+    def pooler(self, jobs: Jobs = None) -> Callable[[SetsLike], Float[Array, "B D"]]:
+        """A function that pools as `pool` does; if `jobs` is a cluster, it pools the images in portions."""
+        if not isinstance(jobs, Machines):
+            return self.pool
+        gpu = jobs.have_gpus()
+        sent = self if self.device == "cpu" else deepcopy(self).to("cpu")
+        pool = jobs.pool(Numbered(partial(sent._pool_portion, gpu)), limits=NO_LIMITS, gpu=gpu)
+        return lambda images: np.concatenate(list(in_order(pool, as_sets(images).portions(_SENT))))
+
+    def _pool_portion(self, gpu: bool, images: SetsLike) -> Float[np.ndarray, "B D"]:
+        if gpu and self.device == "cpu" and has_cuda():
+            self.to("cuda").prepare(_MANY)
+        return to_numpy(self._pooled(self._on_device(as_sets(images)), silent, "encode").vectors)
+
     def prepare(self, images: int, *, progress: Progress | None = None) -> None:
-        """Precompute what speeds up the aggregation of this many images in all, given in several calls of `encode`."""
+        """Precompute matrices that speed up pooling of this number of images, over all calls of `encode`."""
         if self.whitening_ is None:
             return
         if self.pooling in ("democratic", "gmp"):
@@ -229,7 +262,7 @@ class Encoder(Component):
             self.whitening_.prepare_triangle(images, progress or silent)
 
     def finish(self, pooled: Float[Array, "B D"]) -> Float[np.ndarray, "B k"]:
-        """From aggregated vectors to image vectors: power law, rotation, first components, unit length."""
+        """Convert pooled vectors to image vectors: power law, rotation, first components, unit length."""
         return to_numpy(self._finish(pooled))
 
     def _pooled_of(self, images: SetsLike, progress: Progress | None) -> Encoded:
@@ -245,7 +278,7 @@ class Encoder(Component):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> "Encoder":
-        """Read what `save` wrote, to work on the given device."""
+        """Read a file written by `save`; the encoder uses the given device."""
         loaded = persistence.load(path)
         if not isinstance(loaded, Encoder):
             kind = type(loaded).__name__
@@ -286,7 +319,7 @@ class Encoder(Component):
             self._check_lengths()
 
     def _check_lengths(self) -> None:
-        """Each stage takes what the one before it gives."""
+        """Raise an error unless the input dimension of each stage is the output dimension of the previous one."""
         if self.projection_ is not None:
             _require_length("projection_", self.projection_.axes_, self.embedding_.descriptor_dimension, axis=1)
         require_memory(8 * self.embedding_.dimension, "one embedded descriptor")
@@ -309,10 +342,23 @@ class Encoder(Component):
     def _projected(self, x: Array) -> Array:
         return x if self.projection_ is None else self.projection_.project(x)
 
-    def _moments(self, sets: DescriptorSets, progress: Progress) -> Moments:
+    def _moments(self, sets: DescriptorSets, progress: Progress, jobs: Jobs) -> Moments:
         """Statistics of embedded descriptors, in float64 from the projection on."""
         wanted = max(1, int(self.whitening_rows * self.embedding_.dimension))
         rows = sets.sample(wanted, self.seed + 1)
+        if isinstance(jobs, Machines) and isinstance(rows, np.ndarray) and self.embedding_.dimension <= _SENT_DIMENSION:
+            return self._moments_by(jobs, rows, progress)
+        return self.moments(rows, progress)
+
+    def _moments_by(self, machines: Machines, rows: Float[np.ndarray, "m d"], progress: Progress) -> Moments:
+        """The same on a cluster; the parts do not depend on the number of machines, and are added in order."""
+        size = max(_LEAST_ROWS, _ROWS_PER_DIMENSION * self.embedding_.dimension)
+        parts = [rows[start : start + size] for start in range(0, len(rows), size)]
+        with closing(machines.pool(Numbered(self.moments), limits=NO_LIMITS)) as pool:
+            return reduce(operator.add, in_order(pool, parts, partial(progress, "statistics")))
+
+    def moments(self, rows: Float[Array, "m d"], progress: Progress = silent) -> Moments:
+        """Statistics of these descriptors after embedding."""
         step = max(256, _DENSE_ELEMENTS // self.embedding_.dimension)
 
         def embedded() -> Iterator[Float[Array, "m D"]]:
@@ -322,13 +368,13 @@ class Encoder(Component):
                 yield self._embedded(x, buffer) if isinstance(x, np.ndarray) else self.embedding_.operator(x).dense()
             progress("statistics", rows.shape[0], rows.shape[0])
 
-        # New memory for every part would take longer than the embedding: the system fills it with zeros first.
+        # One buffer for all parts: allocating memory for each would take longer than the embedding.
         held = min(step, rows.shape[0]) if isinstance(rows, np.ndarray) else 0
         buffer = np.empty((held, self.embedding_.dimension))
         return Moments.of_parts(embedded())
 
     def _embedded(self, x: Float[np.ndarray, "m d"], buffer: Float[np.ndarray, "most D"]) -> Float[np.ndarray, "m D"]:
-        """Phi of descriptors, written into a buffer by parts that stay in the processor's caches."""
+        """Phi of descriptors, written to the buffer in parts that fit into the processor's cache."""
         step = max(1, _CACHED_ELEMENTS // self.embedding_.dimension)
         for start in range(0, len(x), step):
             stop = min(start + step, len(x))
@@ -336,7 +382,7 @@ class Encoder(Component):
         return buffer[: len(x)]
 
     def _pooled(self, sets: DescriptorSets, progress: Progress, stage: str) -> Encoded:
-        """Aggregated vectors, not yet normalised, and the weights."""
+        """Pooled vectors, not yet normalised, and the weights."""
         self.prepare(len(sets), progress=progress)
         xp = namespace(sets.flat)
         vectors = xp.zeros((len(sets), self._pooled_length()), dtype=sets.flat.dtype, device=sets.flat.device)
@@ -354,7 +400,7 @@ class Encoder(Component):
         return Encoded(vectors if self.whitening_ else self.embedding_.after_pooling(vectors), shares, ridges)
 
     def _pooled_batches(self, sets: DescriptorSets) -> Iterator[tuple[np.ndarray, Encoded]]:
-        """Indices of images, and what was pooled of them: several batches at once on the cores of a CPU."""
+        """Indices of images, and their pooled vectors; on a CPU, several batches run in parallel threads."""
         threads = cores() if isinstance(sets.flat, np.ndarray) else 1
         size = 1 if self.pooling == "sinkhorn" else min(BATCH, -(-len(sets) // threads))
         return in_threads(self._pool, batches(sets, size), threads)
@@ -385,7 +431,7 @@ class Encoder(Component):
         return unit_length(vectors[:, : self.keep])
 
     def _keep_zeros(self, before: Array, after: Array) -> Array:
-        """A rotation that centres would give an empty image a direction; it has none."""
+        """Set the vectors of images without descriptors back to zero: a rotation that centres changes them."""
         xp = namespace(before)
         return xp.where(xp.any(before != 0, axis=1, keepdims=True), after, xp.zeros_like(after))
 

@@ -12,7 +12,15 @@ class InputError(FaembError, ValueError):
 
 
 class LimitError(InputError):
-    """An input that needs more memory or time than one input may take (`runtime.limits`)."""
+    """An input that exceeds the limit of memory or time per item (`runtime.limits`)."""
+
+
+class RemoteError(FaembError):
+    """A server cannot be reached or does not answer; whether a file exists on it is unknown."""
+
+
+class RefusedError(RemoteError):
+    """A server denies access to a file."""
 
 
 class NotFittedError(FaembError, RuntimeError):
@@ -46,7 +54,7 @@ TOO_FEW_FILES = "this process may open too few files at a time; allow more with:
 
 
 def is_lack_of_open_files(error: BaseException | None) -> bool:
-    """Whether an error, or one during whose handling it was raised, is the system's refusal to open one more file."""
+    """Whether an error, or one that caused it, means that the limit of open files is reached."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             return True

@@ -5,8 +5,8 @@ itself where a benchmark removes it, are ignored. A query without relevant image
 means. Measures are fractions from 0 to 1, except the N-S score, from 0 to 4.
 
 Measures: AP, the precision-recall curve integrated by trapezoids (Oxford buildings' compute_ap, INRIA Holidays, and
-revisited Oxford and Paris [RITAC18]); mP@k, precision among the first k, or fewer where all relevant images come
-sooner [RITAC18]; N-S, how many of the four images of an object come first [NS06].
+revisited Oxford and Paris [RITAC18]); mP@k, precision among the first k, or fewer if all relevant images are ranked
+higher [RITAC18]; N-S, the number of an object's four images among the first four results [NS06].
 
 [RITAC18]: Radenovic et al., "Revisiting Oxford and Paris: large-scale image retrieval benchmarking", CVPR 2018.
 [NS06]: Nister and Stewenius, "Scalable recognition with a vocabulary tree", CVPR 2006.
@@ -25,7 +25,7 @@ Ranking = Iterable[int] | Int[np.ndarray, " N"]
 Scores = Sequence[float | None] | Float[np.ndarray, " N"]
 
 OBJECT_VIEWS = 4
-"""Images of each object of UKBench, and so the best N-S score."""
+"""Number of images of each object of UKBench, and therefore the best N-S score."""
 
 
 class Judgement(NamedTuple):
@@ -36,7 +36,7 @@ class Judgement(NamedTuple):
 
 
 def ranked(scores: Scores) -> Int[np.ndarray, " N"]:
-    """Images by decreasing score; with equal scores the lower number comes first, so that rankings are reproducible.
+    """Images by decreasing score; ties are ordered by image number, so that rankings are reproducible.
 
     None, or minus infinity, is the score of an image without features: such images come last.
     """
@@ -56,12 +56,12 @@ def average_precision(ranking: Ranking, relevant: Iterable[int], ignored: Iterab
 
 
 def precision_at(k: int, ranking: Ranking, relevant: Iterable[int], ignored: Iterable[int] = ()) -> float:
-    """The fraction of the first k images that is relevant, or of those up to the last relevant image if that is sooner.
+    """The fraction of relevant images among the first k, or up to the last relevant image if it ranks above k.
 
     So a query with fewer than k relevant images can reach 1. Relevant images that are missing count as ranked last.
     """
     if k < 1:
-        raise InputError(f"precision at {k} was asked for; expected at least 1")
+        raise InputError(f"k is {k}; expected at least 1")
     places, wanted = _places(ranking, relevant, ignored)
     depth = min(k, int(places[-1]) + 1) if len(places) == wanted else k
     return int(np.sum(places < depth)) / depth

@@ -1,8 +1,8 @@
-"""LAPACK's dsyevr on NumPy arrays, with the GIL released: other threads run meanwhile, and Ctrl-C is heard.
+"""LAPACK's dsyevr on NumPy arrays, with the GIL released, so that other threads run and Ctrl-C works.
 
 SciPy's own wrapper holds the GIL until LAPACK returns, which takes an hour at n = 16,560; NumPy's `eigh` releases it,
-but calls dsyevd, whose workspace is 2 n^2 numbers more. So SciPy's function is called by its address, which SciPy
-publishes for compiled callers in `scipy.linalg.cython_lapack`.
+but calls dsyevd, which needs a workspace of 2 n^2 more numbers. So LAPACK's function is called by its address, which
+SciPy exports for compiled callers in `scipy.linalg.cython_lapack`.
 """
 
 import ctypes
@@ -16,9 +16,9 @@ _ARGUMENTS = 21
 
 
 def dsyevr(matrix: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
-    """Eigenvalues, smallest first, and eigenvectors as columns of a symmetric matrix in columns (order="F").
+    """Eigenvalues, smallest first, and eigenvectors as columns, of a symmetric matrix in column-major order.
 
-    The matrix is overwritten; the vectors and a workspace of 26 n numbers are all that is allocated.
+    The matrix is overwritten; only the vectors and a workspace of 26 n numbers are allocated.
     """
     if matrix.dtype != np.float64 or not matrix.flags.f_contiguous or not matrix.flags.writeable:
         raise ValueError("expected a writable float64 matrix in column order")
@@ -41,7 +41,7 @@ def dsyevr(matrix: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, " n"], F
 
 
 def _call(*arguments: Any) -> None:
-    """Fortran takes every argument by its address."""
+    """Call dsyevr; Fortran takes every argument by reference."""
     held = [_held(argument) for argument in arguments]  # alive until the call has returned
     _address()(*(each.ctypes.data if isinstance(each, np.ndarray) else ctypes.addressof(each) for each in held))
 

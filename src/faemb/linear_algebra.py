@@ -1,10 +1,10 @@
-"""Decompositions with the precision and the determinism that the pipeline relies on.
+"""Matrix decompositions with high precision and deterministic results.
 
-Always float64, eigenvalues in descending order, and the sign of each vector fixed so that its largest component is
-positive: the same machine gives the same bits, and two machines give vectors that can be compared.
+They run in float64. Eigenvalues are in descending order, and the sign of each vector is fixed so that its largest
+component is positive: the same machine gives the same bits, and vectors of two machines can be compared.
 
-A d x d matrix of 16,560 dimensions takes 2.2 GB, so the functions that make or decompose one can work in place. Long
-calls of libraries can be interrupted (runtime/threads.py).
+A d x d matrix with d = 16,560 takes 2.2 GB, so functions that compute or decompose one can work in place. Long library
+calls can be interrupted (runtime/threads.py).
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from faemb.runtime.threads import interruptible
 
 _COLUMNS = 2048
 _QUICK = 8192
-"""Size of a matrix up to which time matters more than memory."""
+"""Largest size of a matrix that is decomposed by the faster method, which needs more memory."""
 _SIGNS_AT_ONCE = 256
 
 
@@ -34,10 +34,10 @@ def gram_matrix(x: Float[Array, "m d"]) -> Float[Array, "d d"]:
 
 
 def add_gram(total: Float[Array, "d d"], x: Float[Array, "m d"]) -> None:
-    """Add x'x to `total`, on and above the diagonal at least; `mirror` sets the rest, once, after the last part.
+    """Add x'x to the upper triangle of `total`; call `mirror` after the last part to set the lower triangle.
 
-    By blocks of columns: OpenBLAS 0.3.31, which NumPy's packages contain, has crashed in its symmetric product of
-    15,400 float64 columns and more with two threads. Of the product of a block with itself NumPy computes one half.
+    In blocks of columns: OpenBLAS 0.3.31, which NumPy's packages contain, has crashed in its symmetric product of
+    15,400 float64 columns and more with two threads. NumPy computes only half of the product of a block with itself.
     """
     for start in range(0, x.shape[1], _COLUMNS):
         stop = min(start + _COLUMNS, x.shape[1])
@@ -48,7 +48,7 @@ def add_gram(total: Float[Array, "d d"], x: Float[Array, "m d"]) -> None:
 
 
 def mirror(upper: Float[Array, "d d"]) -> None:
-    """Copy what is above the diagonal to below it."""
+    """Copy the upper triangle to the lower one."""
     for start in range(0, upper.shape[0], _COLUMNS):
         stop = min(start + _COLUMNS, upper.shape[0])
         upper[stop:, start:stop] = upper[start:stop, stop:].T
@@ -59,7 +59,7 @@ def symmetric_eigen(
 ) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """Eigenvalues, largest first, and eigenvectors as columns in the same order.
 
-    On a CPU two n x n arrays exist at once, the matrix and the vectors, if the matrix may be overwritten; else three.
+    On a CPU this needs two n x n arrays, the matrix and the vectors, if the matrix may be overwritten, else three.
     """
     xp = namespace(matrix)
     matrix = float64(matrix)
@@ -72,10 +72,10 @@ def symmetric_eigen(
 
 
 def _lapack_eigen(matrix: Float[np.ndarray, "n n"], overwrite: bool) -> tuple[np.ndarray, np.ndarray]:
-    """By divide and conquer (dsyevd), or if the matrix is large by relatively robust representations (dsyevr).
+    """By divide and conquer (dsyevd), or for a large matrix by relatively robust representations (dsyevr).
 
-    dsyevr takes 1.2 times as long and half of the memory. The workspace of dsyevd, 2 n^2 numbers, cannot be counted in
-    32 bits from n = 32,767 on.
+    dsyevr takes 1.2 times as long and half of the memory. From n = 32,767 on, the size of dsyevd's workspace, 2 n^2
+    numbers, overflows 32 bits.
     """
     require_finite(matrix, "elements of the matrix")
     if len(matrix) <= _QUICK:
@@ -105,16 +105,16 @@ def principal_axes(
     kept = min(count, numerical_rank(values, max(samples, columns), mean))
     axes = vectors[:, :kept]
     if wide:
-        # Orthogonal in theory; rounding spoils the axes of small eigenvalues, and QR restores them.
+        # Orthogonal in theory, but not for small eigenvalues because of rounding: QR restores orthogonality.
         axes = _unless_stopped(xp.linalg.qr, centred.T @ axes / xp.sqrt(values[:kept] * samples))[0]
         _fix_signs(axes)
     return mean, values[:kept], axes.T
 
 
 def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d"]) -> int:
-    """Number of eigenvalues of a covariance (largest first) that are above rounding level.
+    """Number of eigenvalues of a covariance (largest first) that are above the level of rounding errors.
 
-    That is the rounding of a float64 matrix of this size, or of the mean that was subtracted: equal rows have rank 0.
+    The level is that of a float64 matrix of this size, or of the subtracted mean, so that equal rows have rank 0.
     """
     xp = namespace(values)
     if values.shape[0] == 0:
@@ -127,8 +127,8 @@ def numerical_rank(values: Float[Array, " n"], size: int, mean: Float[Array, " d
 def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[Array, "N n"]:
     """|x_i - v_j|^2 by one matrix product, and exactly 0 where x_i equals v_j within rounding.
 
-    That is below 64 units of rounding of |x|^2 + |v|^2: there the cancelled difference is right to about 2 %, and a
-    direction from the anchor to the descriptor would be noise.
+    The limit is 64 eps (|x|^2 + |v|^2): below it cancellation leaves an error of 2 % or more, and the direction from
+    the anchor to the descriptor would be noise.
     """
     xp = namespace(x)
     squares = xp.sum(x * x, axis=1)[:, None] + xp.sum(v * v, axis=1)
@@ -137,13 +137,13 @@ def squared_distances(x: Float[Array, "N d"], v: Float[Array, "n d"]) -> Float[A
 
 
 def _unless_stopped(function: Callable[..., Any], array: Array, *more: Any) -> Any:
-    """A long call on arrays, which Ctrl-C ends on a CPU; other devices are fast, and keep a state for each thread."""
+    """A long call on arrays, which Ctrl-C can interrupt on a CPU; on other devices it runs directly, in this thread."""
     call = partial(function, array, *more)
     return interruptible(call) if isinstance(array, np.ndarray) else call()
 
 
 def _fix_signs(columns: Float[Array, "d k"]) -> None:
-    """In place, few columns at a time: a matrix of eigenvectors may fill half of the memory."""
+    """Fix signs in place, in blocks of columns: a matrix of eigenvectors may fill half of the memory."""
     xp = namespace(columns)
     for start in range(0, columns.shape[1], _SIGNS_AT_ONCE):
         some = columns[:, start : start + _SIGNS_AT_ONCE]

@@ -1,6 +1,6 @@
 """Elementwise and per-vector normalisation of image vectors.
 
-A zero vector (an image without local features) stays zero: its similarity to every image is 0, and no NaN arises.
+A zero vector (an image without local features) stays zero, not NaN: its similarity to every image is 0.
 """
 
 from jaxtyping import Float
@@ -28,7 +28,7 @@ def unit_length(x: Float[Array, "*b D"]) -> Float[Array, "*b D"]:
 
 
 def unit_length_cells(x: Float[Array, "*b D"], cells: int) -> Float[Array, "*b D"]:
-    """Intra-normalisation: each of the `cells` equal parts to unit length by itself [Arandjelovic, Zisserman 2013]."""
+    """Intra-normalisation: scale each of the `cells` equal parts to unit length [Arandjelovic, Zisserman 2013]."""
     xp = namespace(x)
     parts = xp.reshape(x, (*x.shape[:-1], cells, x.shape[-1] // cells))
     return xp.reshape(unit_length(parts), tuple(x.shape))

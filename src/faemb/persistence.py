@@ -1,20 +1,22 @@
-"""A component as one file: safetensors for the learned arrays, JSON for the settings, never pickle.
+"""Saves a component as one file: safetensors for the learned arrays, JSON for the settings, never pickle.
 
-The JSON lies in the file's own header, so that a model is one file, renamed into place when it is complete:
+The JSON is stored in the header of the safetensors file, which is written atomically:
 
-    format, version     what the file is, and the version of this layout
+    format, version     name and version of this file format
     made_by             the version of faemb that wrote it
     model               the tree of components: class, revision, settings, learned parts
     fingerprint         the identity of the component
-    checksum            of all of the above and of every array
+    checksum            checksum of all of the above and of every array
 
-*Integrity* is the checksum: of stored bytes, verified as they are read, without knowing any class. *Identity* is the
-fingerprint: equal fingerprints, equal vectors. It covers the class and its `revision`, the settings that differ from
-the class's `baseline`, and the learned arrays. A setting that a file lacks gets its baseline value, so that a model
-keeps its identity when a class gains a setting. docs/formats.md states the rules.
+The checksum ensures *integrity*: it covers the stored bytes and is verified on reading, before any component is built.
+The fingerprint is the *identity*: components with equal fingerprints compute equal vectors. It covers the class and its
+`revision`, the settings that differ from the class's `baseline`, and the learned arrays. A setting that is missing in a
+file gets its baseline value, so that a model keeps its identity when a class gains a setting. docs/formats.md states
+the rules.
 
-A checksum that fits says nothing of the content, which anyone may have written: kinds and values of settings, types and
-shapes of arrays are checked part by part, against what each class declares (declared.py) and by its `check_loaded`.
+A matching checksum does not make the content valid, since anyone may have written the file: types and values of
+settings, and types and shapes of arrays, are checked against the annotations of each class (declared.py) and by its
+`check_loaded`.
 """
 
 import hashlib
@@ -59,11 +61,11 @@ _TREE = {"component": str, "revision": int, "settings": dict, "learned": dict}
 
 
 class _NewerError(Exception):
-    """The file holds something that this version does not have."""
+    """The file holds a class, revision or setting that this version does not have."""
 
 
 class _OtherNumbersError(Exception):
-    """The file holds something that this version computes differently."""
+    """The file holds a component whose results this version computes differently."""
 
 
 def save(component: Component, path: str | os.PathLike[str], *, overwrite: bool = False) -> str:
@@ -101,7 +103,7 @@ def is_model(path: Path) -> bool:
 
 
 def load(path: str | os.PathLike[str]) -> Component:
-    """Read what `save` wrote, on the host; move it with `.to("cuda")`."""
+    """Read a file written by `save` as NumPy arrays; move the component with `.to("cuda")`."""
     header, arrays = _read(Path(path))
     if header["version"] == "1":
         return _load_version_1(header, arrays, path)
@@ -133,7 +135,7 @@ def _load_version_1(header: dict[str, str], arrays: dict[str, np.ndarray], path:
 def _built(
     header: dict[str, str], arrays: dict[str, np.ndarray], digests: dict[str, str], path: str | os.PathLike[str]
 ) -> Component:
-    """The component, with every way in which it can fail explained; takes its arrays out of `arrays`."""
+    """Build the component, and convert every error to a FormatError; removes its arrays from `arrays`."""
     made_by = _made_by(header)
     try:
         return _build(json.loads(header["model"]), arrays, digests, "", Any)
@@ -148,7 +150,7 @@ def _built(
 
 
 def fingerprint(component: Component) -> str:
-    """A name for exactly these settings and learned arrays, computed in the same way: equal names, equal vectors."""
+    """Hash of settings, learned arrays and revisions: components with equal fingerprints compute equal vectors."""
     settings = {
         name: fingerprint(value) if isinstance(value, Component) else _plain(value, name)
         for name, value in component.settings().items()
@@ -175,7 +177,7 @@ def _checksum(header: dict[str, str], digests: dict[str, str]) -> str:
 
 
 def _describe(component: Component, prefix: str, arrays: dict[str, np.ndarray], digests: dict[str, str]) -> Tree:
-    """The tree; learned arrays go into `arrays` and `digests`, under dotted names."""
+    """The tree of a component; learned arrays are added to `arrays` and `digests`, under dotted names."""
     own_digests = component.digests()
     for name, array in component.learned_arrays().items():
         arrays[prefix + name] = np.ascontiguousarray(to_numpy(array))
@@ -208,13 +210,13 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], prefix: str, hint: Hint) -> Component:
-    """The component of a tree, if the annotation of its place allows it; takes its arrays out of `arrays`."""
+    """Build the component of a tree, whose class `hint` must allow; removes its arrays from `arrays`."""
     with _in_part(prefix):
         if not isinstance(tree, dict) or any(not isinstance(tree.get(name), form) for name, form in _TREE.items()):
             raise InputError(f"it is {shown(tree)}; expected {', '.join(_TREE)} of a component")
     kind = _kind(tree["component"], tree["revision"])
     with _in_part(prefix):
-        require_part("it", kind, hint)  # before its own parts: no class contains itself, so none is nested deep
+        require_part("it", kind, hint)  # before its parts are built: no class contains itself, so nesting is bounded
     unknown = sorted({*tree["settings"], *tree["learned"]} - {*kind.setting_names(), *kind.learned})
     if unknown:
         raise _NewerError(f"its {kind.__name__} has {unknown[0]!r}")
@@ -241,7 +243,7 @@ def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], p
 
 @contextmanager
 def _in_part(prefix: str) -> Iterator[None]:
-    """Errors name the part that they are about."""
+    """Add the name of the part to errors."""
     try:
         yield
     except InputError as error:
@@ -249,7 +251,7 @@ def _in_part(prefix: str) -> Iterator[None]:
 
 
 def _kind(name: str, revision: int) -> type[Component]:
-    """The class of this name; the package's modules are imported when first used, so it may not be there yet."""
+    """The class of this name; imports all public modules if the class is not registered yet."""
     if name not in Component.registry:
         package = import_module("faemb")
         for public in package.__all__:
@@ -282,7 +284,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
 
 
 def _array(file: Any, name: str, path: Path) -> np.ndarray:
-    """An array of a type that NumPy has; others, such as BF16, are in no model."""
+    """Read an array; raises an error for types that no model has, such as BF16."""
     stored = file.get_slice(name).get_dtype()
     if stored not in _STORED:
         raise _senseless(path, f"the array {name} has type {stored}; expected {', '.join(_STORED)}")

@@ -1,8 +1,8 @@
-"""Model files of format version 1, which was used before the first release, in the terms of version 2.
+"""Converts model files of format version 1, which was used before the first release, to version 2.
 
 Version 1 had no revisions and no checksum of its own: its fingerprint covered the tree and the arrays. Fitted parts
-stood in the place of the settings that they were made from; a `Model` also stored what short vectors and codes need,
-which each index learns now; some settings had other names.
+replaced the settings that they were made from; a `Model` also stored the rotation and the code of short vectors, which
+each index learns now; some settings had other names.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ def is_whole(tree: Tree, arrays: Arrays, fingerprint: str) -> bool:
 
 
 def upgraded(tree: Tree, arrays: Arrays) -> tuple[Tree, Arrays]:
-    """The tree and the arrays, as version 2 has them."""
+    """The tree and the arrays in the form of version 2."""
     fresh: Arrays = {}
     return _upgraded(tree, arrays, "", fresh, ""), fresh
 
 
 def _upgraded(tree: Tree, arrays: Arrays, old: str, fresh: Arrays, new: str) -> Tree:
-    """`old` and `new` are the prefixes of this component's arrays; its own go into `fresh`."""
+    """Convert one component; `old` and `new` are the prefixes of its arrays, which are added to `fresh`."""
     kind, settings, learned = tree["component"], dict[str, Any](), dict[str, Tree]()
     for name, value in tree["settings"].items():
         if name in _DROPPED.get(kind, ()):

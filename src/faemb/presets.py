@@ -1,11 +1,11 @@
 """Named settings of the whole pipeline, as data: one entry per published row, and the defaults for collections.
 
-    preset("f-faemb-16")                  as in the paper [DC17, Sec. 5]; comments below mark what it leaves open
+    preset("f-faemb-16")                  as in the paper [DC17, Sec. 5]; comments mark settings it does not give
     preset("f-faemb-16", "released")      as in the code released by its authors
     preset("small")                       the default of a collection
 
-`VARIANTS` holds the points on which the paper and the released code differ. Descriptor lengths are the paper's: 128 for
-VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
+`VARIANTS` holds the settings in which the paper and the released code differ. Descriptor lengths are the paper's: 128
+for VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from faemb.whitening import Whitening
 
 @dataclass(frozen=True)
 class Family:
-    """A method and the length of the descriptors it takes; None keeps RootSIFT's own 128."""
+    """A method and the descriptor length after PCA; None for no PCA, which keeps RootSIFT's 128."""
 
     method: type[Embedding]
     descriptor_dimension: int | None
@@ -30,7 +30,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Variant:
-    """The points on which the paper and the released code disagree."""
+    """The settings in which the paper and the released code differ."""
 
     unit_before: bool
     unit_after: bool
@@ -62,11 +62,11 @@ VARIANTS = {
         unit_after=False,
         unit_residuals=False,
         anchor_learning="alternating",
-        # The paper has 1e-2 throughout. With it Algorithm 1 draws F-FAemb's anchors together into one point, on
-        # descriptors of unit length; the code released by the paper's authors has 1e-3 for learned anchors.
+        # The paper always uses 1e-2. With it Algorithm 1 moves all anchors of F-FAemb to one point, for descriptors of
+        # unit length; the code released by the paper's authors uses 1e-3 for learned anchors.
         fast_mu=1e-3,
         restarts=1,
-        floor=1e-6,  # the paper gives none; without it, directions at rounding level weigh as much as any other
+        floor=1e-6,  # the paper gives none; without it, directions of rounding errors weigh as much as any other
         raise_last=0,
         discard_before=None,  # d, 128 or d(d+1)/2, by method
         discard_after_factor=0,
@@ -105,10 +105,12 @@ PUBLISHED = tuple(
 )
 
 COLLECTION = {"small": 8, "medium": 16}
-"""Number of anchors of F-FAemb on 32 dimensions, with unit residuals and a relative floor: best of both variants."""
+"""Number of anchors of F-FAemb on 32 dimensions, with unit residuals and a relative floor: the best settings of both
+variants."""
 
 BEST = "best"
-"""Best of an ablation on two benchmarks: longer descriptors, fewer components dropped, more rows for the whitening."""
+"""Preset that was best in an ablation on two benchmarks: longer descriptors, fewer dropped components, more rows to
+learn the whitening."""
 
 NAMES = (*COLLECTION, BEST, *PUBLISHED)
 
@@ -132,7 +134,7 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
 
 
 class Size(NamedTuple):
-    """Size of an encoder of a collection, and the number of descriptors from which it is the best one to learn."""
+    """Size of a collection's encoder, and the smallest number of learning descriptors for which it is the best size."""
 
     n_anchors: int
     dimension: int
@@ -150,15 +152,15 @@ SIZES = (
     Size(1, 16, 136),
     Size(1, 8, 0),
 )
-"""Largest first. A collection whose images teach the model is searched as well with these sizes as with larger ones,
-which take longer to learn (docs/collection.md)."""
+"""Largest first. For a collection whose own images the model is learned from, larger sizes than the one chosen take
+longer to learn and do not give better results (docs/collection.md)."""
 
 
 def shrunk(encoder: Encoder, descriptors: int, columns: int | None = None) -> Encoder:
     """This encoder of a collection's preset, or a smaller one if there are few descriptors to learn from.
 
-    With few descriptors no components are discarded: the leading ones of few images tell these very images apart.
-    `columns` is the length of a descriptor, if known: other tools may have extracted short ones.
+    With few descriptors no components are discarded: the leading components of few images distinguish these images.
+    `columns` is the length of a descriptor, if known: descriptors of other tools may be short.
     """
     own = (encoder.embedding.n_anchors, encoder.projection.dimension if encoder.projection is not None else None)
     sizes = list(dropwhile(lambda size: size[:2] != own, SIZES))
@@ -192,7 +194,7 @@ def _own(name: str) -> dict[str, Any]:
 
 
 def _half_of_a_cell(dimension: int) -> int:
-    """Leading components to drop, half of what the paper drops: on 811 photographs that is worth 1.5 points of mAP."""
+    """Number of leading components to drop, half of the paper's: on 811 photographs this adds 1.5 points of mAP."""
     return dimension * (dimension + 1) // 4
 
 

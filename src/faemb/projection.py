@@ -1,7 +1,7 @@
 """Preprocessing of local descriptors before they are embedded: centring, PCA, unit length.
 
-The paper reduces RootSIFT to d dimensions by PCA and keeps it as it is; the code released by its authors also
-subtracts the mean and scales to unit length before the PCA, and scales to unit length again after it.
+The paper only reduces RootSIFT to d dimensions by PCA; the code released by its authors also subtracts the mean and
+scales to unit length before the PCA, and scales to unit length again after it.
 """
 
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from faemb.settings import require_whole
 class Projection(Component):
     """Learned: `mean_` (d_in), `axes_` (d_in, d).
 
-    dimension:   d, the length after PCA; None keeps the axes as they are
+    dimension:   d, the length after PCA; None for no PCA
     unit_before: centre, then scale to unit length, before the axes are learned and applied
     unit_after:  scale to unit length at the end
     """
@@ -67,12 +67,12 @@ class Projection(Component):
         return int(self.mean_.shape[0])
 
     def transform(self, x: MatrixLike) -> Float[Array, "N d"]:
-        """Descriptors, projected."""
+        """The projected descriptors."""
         return self.project(as_matrix(x, "descriptors", columns=self.descriptor_dimension))
 
     def project(self, x: Float[Array, "*B N d_in"]) -> Float[Array, "*B N d"]:
-        """The same for checked descriptors of one image or of a padded batch: the inner call of the encoder."""
-        # Without PCA and without scaling there is nothing to do, and RootSIFT stays on its sphere.
+        """The same for checked descriptors of one image or of a padded batch, as the encoder calls it."""
+        # Without PCA and scaling, descriptors are not centred either: RootSIFT keeps its unit length.
         if self.dimension is None and not self.unit_before:
             return unit_length(x) if self.unit_after else x
         projected = self._centred(x, self._beside("mean_", x)) @ self._beside("axes_", x)

@@ -29,8 +29,8 @@ VARIANTS = ("whiten", "rotate")
 class Rotation(Component):
     """Learned: `mean_` (D), `axes_` (k, D), `signs_` (k), `scales_` (D).
 
-    variant: "whiten" or "rotate"; max_axes: largest number of principal axes to learn, the rest is completed;
-    floor: smallest variance used for whitening, as a fraction of the largest.
+    variant: "whiten" or "rotate"; max_axes: largest number of principal axes to learn, which are completed to an
+    orthogonal matrix; floor: smallest variance used for whitening, as a fraction of the largest.
     """
 
     learned = ("mean_", "axes_", "signs_", "scales_")
@@ -58,7 +58,7 @@ class Rotation(Component):
         x = as_matrix(vectors, "image vectors")
         xp = namespace(x)
         if x.shape[0] < 2:
-            raise InputError(f"{x.shape[0]} image vectors cannot show how components vary; give at least 2")
+            raise InputError(f"{x.shape[0]} image vectors are too few for a rotation; give at least 2")
         mean, variances, axes = principal_axes(x, min(self.max_axes, x.shape[1]))
         if axes.shape[0] == 0:
             raise InputError("all image vectors are equal; a rotation cannot be learned from them")
@@ -103,7 +103,7 @@ class Rotation(Component):
         return xp.concat([head, y[:, k:] + t_y_y @ axes[:, k:]], axis=1)
 
     def leading(self, x: MatrixLike, count: int) -> Float[Array, "B c"]:
-        """The first components of `transform(x)`, at a small part of its cost if all of them belong to learned axes."""
+        """The first components of `transform(x)`, much faster if all of them belong to learned axes."""
         self.require_fitted()
         if count > self.axes_.shape[0]:
             return self.transform(x)[:, :count]

@@ -1,4 +1,4 @@
-"""Sets of local descriptors: each image is a set, and one sample of an estimator is one set.
+"""Sets of local descriptors: each image is one set, and one set is one sample of an estimator.
 
 Accepted forms of sets: a list of (n_i, d) arrays, a pair (flat, offsets) where image i owns the rows
 offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image. A set may be empty.
@@ -54,6 +54,11 @@ class DescriptorSets:
         flat = xp.concat(parts) if parts else self.flat[:0]
         return DescriptorSets(flat, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]))
 
+    def portions(self, size: int) -> "list[DescriptorSets]":
+        """All images in their order, `size` at a time, as NumPy arrays."""
+        here = DescriptorSets(to_numpy(self.flat), self.offsets)
+        return [here.select(range(len(self))[start : start + size]) for start in range(0, len(self), size)]
+
     def sample(self, limit: int, seed: int) -> Float[Array, "m d"]:
         """At most `limit` descriptors, drawn without replacement, in their order."""
         total = int(self.flat.shape[0])
@@ -66,7 +71,7 @@ class DescriptorSets:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images of similar size side by side: descriptors padded with zeros, and which rows are real."""
+    """Images with similar numbers of descriptors: descriptors padded with zeros, and a mask of the real rows."""
 
     images: np.ndarray
     x: Float[Array, "B N d"]
@@ -74,7 +79,7 @@ class Batch:
 
 
 def as_sets(data: SetsLike, *, columns: int | None = None) -> DescriptorSets:
-    """Check any accepted form once; descriptors must be finite and have `columns` columns, if that is given."""
+    """Check and convert any accepted form; descriptors must be finite, and have `columns` columns if that is given."""
     sets = data if isinstance(data, DescriptorSets) else _read(data)
     if columns is not None and sets.descriptor_dimension != columns:
         raise InputError(f"descriptors have {sets.descriptor_dimension} columns; this model was fitted on {columns}")

@@ -1,12 +1,12 @@
-"""Whitening of embedded descriptors, in enough precision.
+"""Whitening of embedded descriptors, with statistics in float64.
 
     phi_w(x) = diag(lambda_1^-1/2, ..., lambda_D^-1/2) P' (phi(x) - mean)               [DC17, Eq. 30]
 
 P and lambda are the eigenvectors and eigenvalues (largest first) of the covariance of embedded descriptors. The
-spectrum spans many orders of magnitude and whitening divides by its small end, so that rounding in float32 is amplified
-into noise larger than the signal. So statistics are accumulated and decomposed in float64, directions at rounding level
-(the null space) are left out, and small eigenvalues are raised to a fraction of the largest. The paper does not centre;
-[JZ14] does, and so do we by default.
+spectrum spans many orders of magnitude and whitening divides by the smallest values, which would amplify rounding
+errors of float32 to noise larger than the signal. So statistics are accumulated and decomposed in float64, directions
+at the level of rounding errors (the null space) are left out, and small eigenvalues are raised to a fraction of the
+largest. The paper does not centre; [JZ14] does, which is the default here.
 
 D length of an embedded descriptor, D' of a whitened one.
 """
@@ -28,19 +28,19 @@ from faemb.runtime.threads import reported
 from faemb.settings import require_number, require_whole
 
 _REPAID = 100
-"""Number of images from which the triangular factor is computed: twice the break-even point."""
+"""Smallest number of images for which the triangular factor is computed: twice the break-even point."""
 _ROWS = 2048
-"""Rows of D numbers that are worked on together."""
+"""Number of rows of D numbers that are processed together."""
 _WIDEST = 1e8
-"""Ratio of largest to smallest eigenvalue above which W'W in float32 is not exact enough: errors exceed 0.2 % of K, and
-K can get negative eigenvalues. Products with W and then W' lose half as many digits."""
+"""Largest ratio of eigenvalues for which W'W is computed in float32. Above it errors exceed 0.2 % of K, and K can get
+negative eigenvalues. Products with W and then W' lose half as many digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Count, mean and scatter sum (y - mean)(y - mean)' of some rows y, in float64; `+` merges those of two workers.
 
-    Each part is centred on its own mean before it is squared, so that a large mean does not cost the digits of a
+    Each part is centred on its own mean before it is squared, so that a large mean does not cancel the digits of a
     small variance [Chan, Golub, LeVeque 1983].
     """
 
@@ -55,9 +55,9 @@ class Moments:
 
     @classmethod
     def of_parts(cls, parts: Iterable[MatrixLike]) -> "Moments":
-        """Of the rows of all parts, which are read one at a time: there is one D x D array, however many they are.
+        """Moments of the rows of all parts, which are read one at a time: only one D x D array is allocated.
 
-        A part of float64 is overwritten, and may be in the memory of the one before it.
+        Parts in float64 are overwritten; each may reuse the memory of the previous one.
         """
         count, mean, scatter = 0, None, None
         for part in parts:
@@ -70,7 +70,7 @@ class Moments:
                 scatter = xp.zeros((y.shape[1], y.shape[1]), dtype=y.dtype, device=y.device)
             own = xp.mean(y, axis=0)
             step, rows = own - mean, y.shape[0]
-            between = step * math.sqrt(count * rows / (count + rows))  # its square joins the scatters about two means
+            between = step * math.sqrt(count * rows / (count + rows))  # corrects for the difference of the two means
             y -= own
             add_gram(scatter, y)
             if count:
@@ -78,7 +78,7 @@ class Moments:
             count, mean = count + rows, mean + step * (rows / (count + rows))
         if scatter is None:
             raise InputError(
-                "there are no embedded descriptors to take statistics of; give at least one image with some"
+                "there are no embedded descriptors to learn from; give at least one image with descriptors"
             )
         mirror(scatter)
         return cls(count, mean, scatter)
@@ -104,7 +104,7 @@ class Moments:
 class Spectrum:
     """Eigenvalues (largest first) and eigenvectors (columns) of embedded descriptors' covariance, or second moment.
 
-    Computing it is nearly all of the work; whitenings that differ in what they discard or raise can share it.
+    Computing it takes most of the time; whitenings with different `discard`, `floor` or `raise_last` can share it.
     """
 
     count: int
@@ -114,7 +114,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, moments: Moments, *, centre: bool, overwrite: bool = False) -> "Spectrum":
-        """`overwrite` saves the memory of a copy, and leaves the moments' scatter without meaning."""
+        """Decompose moments; `overwrite` saves the memory of a copy, and destroys the scatter of the moments."""
         matrix = moments.scatter if overwrite else namespace(moments.scatter).asarray(moments.scatter, copy=True)
         matrix /= moments.count
         if not centre:
@@ -145,7 +145,7 @@ class Whitening(Component):
         self.discard, self.floor, self.raise_last, self.centre = discard, floor, raise_last, centre
 
     def fit(self, moments: Moments, *, discard: int = 0) -> "Whitening":
-        """Learn from statistics; `discard` is used where the setting is None."""
+        """Learn from statistics; `discard` is used if the setting is None."""
         self.check_with(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
@@ -155,7 +155,7 @@ class Whitening(Component):
         require_number("floor", self.floor, least=0, most=1)
 
     def check_with(self, dimension: int, discard: int = 0) -> None:
-        """Raise an error for settings that cannot be used with embedded descriptors of this length."""
+        """Raise an error for settings that do not fit embedded descriptors of this length."""
         self.check_settings()
         require_whole("discard", self._discarded(discard), 0)
         require_whole("raise_last", self.raise_last, 0, dimension - 1)
@@ -205,11 +205,11 @@ class Whitening(Component):
         return _times(self._beside("matrix_", y), y)
 
     def apply_transposed(self, z: Float[Array, "*B Dw"]) -> Float[Array, "*B D"]:
-        """W'z: its inner product with an embedded vector is that of z with the whitened vector."""
+        """W'z: <W'z, y> = <z, Wy> for an embedded vector y."""
         return _times(self._beside("matrix_", z).T, z)
 
     def metric(self, y: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-        """W'W y: its inner product with an embedded vector is that of the whitened vectors."""
+        """W'W y: its inner product with another embedded vector is that of the two whitened vectors."""
         if self._metric is not None:
             return _times(like(self._metric, y), y)
         matrix = self._beside("matrix_", y)
@@ -219,7 +219,7 @@ class Whitening(Component):
         """Form W'W once if that saves time in encoding this number of images.
 
         Forming costs D' D^2 operations; each of the 15 or so Gram products of an image then takes D^2 instead of
-        2 D' D (less only if most directions were kept), and these thin products run at half the rate.
+        2 D' D (fewer only if more than half of the directions are kept), at half the speed of large matrix products.
         """
         self.require_fitted()
         kept, dimension = self.matrix_.shape
@@ -242,16 +242,16 @@ class Whitening(Component):
 
     @property
     def factor(self) -> tuple[Float[Array, "Dw D"], bool]:
-        """A matrix F with F'F = W'W, and whether it is zero below its diagonal, as `prepare_triangle` makes it."""
+        """A matrix F with F'F = W'W, and whether it is upper triangular, which it is after `prepare_triangle`."""
         self.require_fitted()
-        triangle = self._triangle  # read once: another thread may be about to set it
+        triangle = self._triangle  # read once: another thread may set it meanwhile
         return (self.matrix_, False) if triangle is None else (triangle, True)
 
     def prepare_triangle(self, images: int, progress: Progress = silent) -> None:
         """Compute the upper triangular R of W = QR if that saves time in whitening all descriptors of the images.
 
-        Products with R need half of the operations; computing it takes as long as whitening some fifty images. On a GPU
-        both take little time.
+        Products with R need half as many operations; computing R takes as long as whitening about fifty images. On a
+        GPU both are fast, and R is not computed.
         """
         self.require_fitted()
         if self._triangle is None and images >= _REPAID and isinstance(self.matrix_, np.ndarray):
@@ -267,7 +267,7 @@ class Whitening(Component):
         return discard if self.discard is None else self.discard
 
     def _usable(self, spectrum: Spectrum) -> int:
-        """Directions to keep: all that are not null, or all of them if `raise_last` covers the null ones."""
+        """Number of directions to keep: all but the null space, or all if `raise_last` covers the null space."""
         size = spectrum.values.shape[0]
         rank = numerical_rank(spectrum.values, size, spectrum.mean)
         rank = min(rank, spectrum.count - 1 if self.centre else spectrum.count)
@@ -281,7 +281,7 @@ class Whitening(Component):
 
 
 def _scaled_rows(columns: Float[Array, "D k"], scale: Float[Array, " k"]) -> Float[Array, "k D"]:
-    """The columns, scaled, as rows in float32; few at a time, since there may be no memory for another copy."""
+    """The scaled columns as rows in float32; in blocks, since there may be no memory for another copy."""
     xp = namespace(columns)
     rows = xp.empty(columns.shape[::-1], dtype=xp.float32, device=columns.device)
     for start in range(0, rows.shape[0], _ROWS):

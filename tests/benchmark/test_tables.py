@@ -21,7 +21,7 @@ from faemb.benchmark.command import Experiment, paper_dataset, run_experiment
 from faemb.benchmark.datasets import COMPLETE, open_dataset
 from faemb.benchmark.formatting import PAPER, columns
 from faemb.benchmark.provenance import CAUTION, caution
-from faemb.benchmark.reranking import SEARCHING, VERIFYING, Elsewhere, Reranked, expand
+from faemb.benchmark.reranking import EXPANDING, SEARCHING, VERIFYING, Elsewhere, Reranked, expand
 from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
@@ -454,6 +454,29 @@ class TestExperiment:
             table_named("x")
 
 
+def by_the_book(how: str, query: np.ndarray, images: np.ndarray, removed: int) -> np.ndarray:
+    """Expanded similarities of all images to a query that is not among their neighbours."""
+
+    def near(vector: np.ndarray, count: int, *without: int) -> list[int]:
+        order = np.argsort(-(images @ vector), kind="stable")
+        return [image for image in order.tolist() if image not in (removed, *without)][:count]
+
+    def mean(vector: np.ndarray, own: int) -> np.ndarray:
+        total = vector + sum(max(vector @ images[n], 0) * images[n] for n in near(vector, 2, own))
+        return total / np.linalg.norm(total)
+
+    if how == "average":
+        return images @ mean(query, removed)
+    if how == "augmented":
+        return np.array([mean(image, number) @ query for number, image in enumerate(images)])
+    return np.array(
+        [
+            image @ query - np.mean([image @ images[n] for n in near(image, 10, number)]) / 2
+            for number, image in enumerate(images)
+        ]
+    )
+
+
 class TestRerank:
     """Verification ranks the most similar images again, by the rules of each dataset."""
 
@@ -503,8 +526,32 @@ class TestRerank:
 
     def test_the_row_with_expansion(self, bench):
         row = Reranked({}, tiny(preset("small")), verified=4, expanded=True)
-        assert row.answer(bench).measures["mAP"] >= self.row(4).answer(bench).measures["mAP"]
+        measures = row.answer(bench).measures
+        assert measures["mAP"] >= self.row(4).answer(bench).measures["mAP"]
+        assert min(measures[VERIFYING], measures[EXPANDING]) > 0
         assert row.key(bench) != self.row(4).key(bench)
+
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    def test_rows_expanded_by_vectors(self, bench, how):
+        row = Reranked({}, tiny(preset("small")), by_vectors=how)
+        assert row.answer(bench).measures[EXPANDING] > 0
+        assert row.key(bench) != self.row(0).key(bench)
+
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    def test_rows_expanded_by_vectors_are_ranked_as_a_search_ranks(self, bench, how, monkeypatch):
+        """The similarity of every image, from the formula, where the query's own image is in no neighbourhood."""
+        seen: list[np.ndarray] = []
+        watched = recording(lambda dataset, scores: seen.append(scores), measured)
+        monkeypatch.setattr("faemb.benchmark.reranking.measured", watched)
+        row = Reranked({}, tiny(preset("small")), by_vectors=how)
+        row.answer(bench)
+        vectors = row.vectors(bench)
+        images = vectors.images.astype(np.float64)
+        for query, scores in zip(bench.dataset.queries, seen[0], strict=True):
+            order = [image for image in np.argsort(-scores, kind="stable") if image != query.number]
+            expected = by_the_book(how, images[query.number], images, query.number)
+            ranks = np.argsort(-expected, kind="stable")
+            assert order == [image for image in ranks if image != query.number]
 
     def test_where_no_result_is_sure_expansion_verifies_more(self, bench, monkeypatch):
         seen: list[int] = []

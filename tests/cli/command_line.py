@@ -3,6 +3,7 @@
 import math
 import re
 import sys
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ def commands(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str])
     """Runs the command line of its arguments, on a screen that is wide enough to break no line."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("faemb.cli.console._FIRST", math.inf)  # however slow this machine is, no lines of progress
+
+    for module in (sys, threading):  # main replaces them
+        monkeypatch.setattr(module, "excepthook", module.excepthook)
 
     def call(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["faemb", *map(str, arguments)])

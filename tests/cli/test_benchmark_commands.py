@@ -170,6 +170,11 @@ def test_an_experiment_and_its_result(faemb: Command, asked: list[Experiment], t
     assert isinstance(experiment.extractor, HessianAffine)
 
 
+def test_a_limit_of_0_keeps_all_features(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:
+    assert faemb("benchmark", "set", "--learn", "a", "--max-features", 0, "--out", tmp_path / "out").code == 0
+    assert asked[0].extractor.fingerprint == HessianAffine().fingerprint
+
+
 def test_a_result_as_json_is_that_of_the_file(faemb: Command, asked: list[Experiment], tmp_path: Path) -> None:
     ended = faemb("benchmark", "set", "--learn", "a", "--table", "sota", "--out", tmp_path / "out", "--json")
     assert (ended.code, ended.err) == (0, "")

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from faemb.collection import Collection, Model, writing
 from faemb.collection.catalogue import Catalogue
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
+from html_pages import Page
 from pictures import blank, picture
 from processes import COMMAND, PATIENCE
 from small_collections import make_collection, new_tiny_model, tiny_model, work_here
@@ -213,7 +215,8 @@ class TestGrowing:
     @pytest.mark.parametrize("command", [["add", "new.faemb", "photos"], ["update", "new.faemb"]], ids=lambda c: c[0])
     def test_it_is_said_before_it_begins(self, run, here, grown, command):
         if command[0] == "update":
-            Catalogue(grown / "catalogue.sqlite").add_folder("../photos")
+            with closing(Catalogue(grown / "catalogue.sqlite")) as catalogue:
+                catalogue.add_folder("../photos")
         ended = run(*command)
         assert (ended.code, ended.err) == (0, self.LEARNS)
         assert re.match(r"3 images added, 1 unchanged, model learned again from 4 in \d+\.\d s; ", ended.out)
@@ -263,12 +266,13 @@ class TestChanging:
         assert run("add", "photos.faemb", "more", "-q") == (0, "", "")
 
     def test_remove(self, run, here):
-        back = "removed images stay out of searched folders; to bring one back: faemb add photos.faemb FILE\n"
+        back = "removed images are skipped when folders are searched; to bring one back: faemb add photos.faemb FILE\n"
         ended = run("remove", "photos.faemb", "photos/a.png")
         assert ended == (0, f"1 image removed from photos.faemb\n{back}", "")
         printed = run("update", "photos.faemb").out
         assert printed.startswith("0 images added, 3 unchanged, 1 passed over because they were removed in ")
-        assert "  1 removed and passed over in folders; to bring one back: faemb add" in run("info", "photos.faemb").out
+        known = run("info", "photos.faemb").out
+        assert "  1 removed: skipped when folders are searched; to bring one back: faemb add" in known
         assert run("remove", "photos.faemb", "photos", "-q") == (0, "", "")
         assert (here / "photos" / "a.png").is_file()
         with Collection.open("photos.faemb") as opened:
@@ -465,8 +469,39 @@ class TestSearch:
 
     def test_only_what_is_sure(self, run, here):
         ended = run("search", "photos.faemb", "photos/b.png", "--least-confidence", "0.9")
-        (only,) = ended.out.splitlines()[1:]
+        nothing, only = ended.out.splitlines()[1:]
+        assert nothing == "  nothing found: no other image has a confidence of 0.9 or more"
         assert only == f"      same  99 %  1.000  {here / 'photos' / 'b.png'}  (the query itself)"
+
+    def test_where_features_are_not_kept_the_cure_is_told(self, run, here):
+        run("index", "photos", "--out", "lean.faemb", "--model", "tiny.model", "--no-features")
+        *_, note = run("search", "lean.faemb", "photos/b.png").out.splitlines()
+        assert note == (
+            "  (candidates without a comparison have the confidence of the vectors alone: the local features of 4 of "
+            "them are not kept; index the images into a new collection, without --no-features)"
+        )
+        run("search", "lean.faemb", "photos/b.png", "--html", "found.html")
+        page = Page((here / "found.html").read_text(encoding="utf-8"))
+        assert all("index the images into a new collection" in reasons for reasons in page.texts("details"))
+
+    def test_nothing_is_found(self, run, here):
+        picture(here / "other.png", 77)
+        for limits, words in (
+            (["--least-confidence", "0.9"], "no image has a confidence of 0.9 or more"),
+            (["--threshold", "0.95"], "no image has a similarity of 0.95 or more"),
+            (
+                ["--least-confidence", "0.9", "--threshold", "0.95"],
+                "no image has a confidence of 0.9 or more and a similarity of 0.95 or more",
+            ),
+        ):
+            told = run("search", "photos.faemb", "other.png", *limits).out.splitlines()
+            assert told[1:] == [f"  nothing found: {words}"]
+
+    def test_nothing_is_found_where_there_is_nothing_else(self, run, here):
+        run("remove", "photos.faemb", "photos/a.png", "photos/b.png", "photos/trip")
+        _, nothing, itself = run("search", "photos.faemb", "photos/c.png").out.splitlines()
+        assert nothing == "  nothing found: there is no other image to compare"
+        assert itself.endswith("(the query itself)")
 
     def test_by_the_vectors_alone(self, run, here):
         _, itself, best, *_ = run("search", "photos.faemb", "photos/b.png", "--verify", "0").out.splitlines()
@@ -495,6 +530,9 @@ class TestSearch:
             assert (own | sure).items() <= answer["hits"][0].items()
             assert answer["hits"][0]["agreeing"] == answer["hits"][0]["matches"] > 0
             assert np.allclose(answer["hits"][0]["transform"], np.eye(3), atol=1e-3)
+            assert answer["hits"][0]["evidence"] > 20
+            for region in answer["hits"][0]["overlap"].values():
+                assert np.allclose(np.ptp(region, axis=0), (119, 89), atol=1.5)
             assert not any(hit["itself"] or hit["copy"] for hit in answer["hits"][1:])
             confidences = [hit["confidence"] for hit in answer["hits"]]
             assert confidences == sorted(confidences, reverse=True)
@@ -506,7 +544,9 @@ class TestSearch:
         ((*_, hit),) = (
             each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)["answers"]
         )
-        nothing = dict.fromkeys(["score", "confidence", "verdict", "matches", "agreeing", "transform"])
+        nothing = dict.fromkeys(
+            ["score", "confidence", "verdict", "evidence", "matches", "agreeing", "transform", "overlap"]
+        )
         assert nothing.items() <= hit.items()
         assert hit["path"] == str(here / "photos" / "flat.png")
         assert not hit["verified"]
@@ -514,16 +554,19 @@ class TestSearch:
     def test_a_query_without_features_finds_nothing(self, run, here):
         blank(here / "flat.png")
         ended = run("search", "photos.faemb", "flat.png")
-        assert ended == (0, "flat.png has no local features, so nothing is similar to it\n", "")
+        assert ended == (0, "flat.png has no local features, so nothing is similar to it; give a larger picture\n", "")
         ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
-        assert ended.out == "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it\n"
+        assert ended.out == (
+            "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it; "
+            "give a larger picture or another box\n"
+        )
         answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)["answers"]
         assert answers == [{"query": "flat.png", "features": 0, "hits": [], "note": ""}]
 
     def test_top_and_threshold(self, run):
         assert len(run("search", "photos.faemb", "photos/a.png", "--top", "1").out.splitlines()) == 4
         assert len(run("search", "photos.faemb", "photos/a.png", "--top", "99").out.splitlines()) == 6
-        assert len(run("search", "photos.faemb", "photos/a.png", "--threshold", "0.99").out.splitlines()) == 2
+        assert len(run("search", "photos.faemb", "photos/a.png", "--threshold", "0.99").out.splitlines()) == 3
 
     def test_a_box(self, run):
         whole, part = (
@@ -532,7 +575,7 @@ class TestSearch:
         )
         assert 0 < part["features"] < whole["features"]
 
-    @pytest.mark.parametrize("kind", ["exact", "hnsw", "ivf-pq", "binary"])
+    @pytest.mark.parametrize("kind", ["exact", "rabitq", "hnsw", "ivf-pq", "binary"])
     def test_every_index(self, run, kind):
         pytest.importorskip("faiss")
         expected = run("search", "photos.faemb", "photos/a.png")
@@ -695,8 +738,31 @@ class TestDuplicates:
 # Vectors and models
 
 
+class TestStores:
+    """What commands say of servers that are not there; `make test-milvus` has one."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["copy", "photos.faemb", "milvus://127.0.0.1:1/photos"], "127.0.0.1:1 does not answer"),
+            (["copy", "photos.faemb", "embedded"], "are there already"),
+            (["copy", "photos.faemb", "elsewhere"], "store is 'elsewhere'; expected milvus://HOST:PORT/NAME"),
+            (["search", "photos.faemb", "photos/a.png", "--store", "milvus://here/photos"], "faemb copy photos.faemb"),
+            (
+                ["index", "photos", "--out", "new.faemb", "--store", "milvus://127.0.0.1:1/p"],
+                "127.0.0.1:1 does not answer",
+            ),
+        ],
+        ids=["away", "same", "no address", "embedded", "index"],
+    )
+    def test_mistakes(self, run, here, arguments, words):
+        assert_mistake(run(*arguments), words)
+        assert not (here / "new.faemb").exists()
+        assert run("check", "photos.faemb", "--quiet").code == 0
+
+
 class TestExport:
-    @pytest.mark.parametrize("form", ["npz", "fvecs", "faiss", "hloc-h5"])
+    @pytest.mark.parametrize("form", ["npz", "fvecs", "faiss", "hloc-h5", "parquet"])
     def test_every_format(self, run, here, form):
         ended = run("export", "photos.faemb", "--format", form, "--out", f"out.{form}")
         assert ended == (0, f"vectors of 4 images written to out.{form}\n", "")
@@ -725,6 +791,8 @@ def read_back(path: Path, form: str) -> np.ndarray:
     if form == "npz":
         with np.load(path) as held:
             return held["vectors"]
+    if form == "parquet":
+        return np.stack(pytest.importorskip("pyarrow.parquet").read_table(path)["vector"].to_numpy())
     if form == "fvecs":
         return read_vecs(path)
     if form == "faiss":

@@ -1,10 +1,12 @@
 """Names and texts of others cannot control the terminal: whatever they contain is printed as text, on one line."""
 
 import ast
+import errno
 import json
 import re
 import shutil
 import sys
+import threading
 import unicodedata
 import warnings
 from collections.abc import Iterator
@@ -179,7 +181,8 @@ def test_bars_show_names_as_they_are(monkeypatch: pytest.MonkeyPatch, attack: st
 
 @pytest.fixture
 def reporting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    for module in (sys, threading):
+        monkeypatch.setattr(module, "excepthook", module.excepthook)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         print_what_python_reports()
@@ -204,6 +207,24 @@ def test_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
     printed = capfd.readouterr().err
     assert not HARMFUL.search(printed), ascii(printed)
     assert "Traceback" in printed
+
+
+@pytest.mark.usefixtures("reporting")
+@pytest.mark.parametrize(
+    ("error", "is_told"), [(OSError(errno.EMFILE, "too many open files"), False), (KeyError(NAME), True)], ids=repr
+)
+def test_a_thread_that_fails(capfd: pytest.CaptureFixture[str], error: Exception, is_told: bool) -> None:
+    """A lack of open files is told by the command, in its own sentence."""
+
+    def fail() -> None:
+        raise error
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+    printed = capfd.readouterr().err
+    assert not HARMFUL.search(printed), ascii(printed)
+    assert ("Traceback" in printed) == bool(printed) == is_told
 
 
 PRINTING = {"print", "echo", "secho", "pprint", "print_exc", "Console"}

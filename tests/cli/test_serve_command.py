@@ -5,15 +5,18 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from command_line import assert_mistake, commands
 
-from processes import PATIENCE, wait_until
+from processes import PATIENCE, heeded, wait_until
 from served import served
 from small_collections import NAMES, make_collection
+
+pytestmark = pytest.mark.web
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,13 @@ def test_a_missing_extra_is_named(run, photos, monkeypatch):
     assert_mistake(run("serve", photos), r"faemb serve needs the extra 'web': pip install \"faemb\[web\]\"")
 
 
+@pytest.fixture
+def with_interrupts() -> Iterator[None]:
+    with heeded(signal.SIGINT):
+        yield
+
+
+@pytest.mark.usefixtures("with_interrupts")
 def test_the_browser_is_opened_at_the_address(run, photos, monkeypatch):
     opened = []
 

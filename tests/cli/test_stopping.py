@@ -3,7 +3,9 @@
 import os
 import re
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from command_line import assert_mistake, commands
 from faemb.collection import Model
 from faemb.errors import FaembError
 from pictures import pictures
-from processes import COMMAND, PATIENCE, living, wait_until
+from processes import COMMAND, PATIENCE, heeded, living, wait_until
 from small_collections import tiny_model
 
 
@@ -33,7 +35,8 @@ def test_a_signal_ends_everything_and_leaves_no_folder(photos, tmp_path, name, c
     tiny_model().save(tmp_path / "model.safetensors")
     arguments = ["encode", "photos", "--model", "model.safetensors", "--out", "vectors.npz", "--jobs", "2"]
     pipe = subprocess.PIPE
-    run = subprocess.Popen([COMMAND, *arguments], start_new_session=True, text=True, stdout=pipe, stderr=pipe)  # noqa: S603
+    with heeded(getattr(signal, name)):
+        run = subprocess.Popen([COMMAND, *arguments], start_new_session=True, text=True, stdout=pipe, stderr=pipe)  # noqa: S603
     try:
         assert wait_until(lambda: any((tmp_path / "tmp").glob("faemb-*/collection")) or run.poll() is not None)
         (os.kill if whom == "the process" else os.killpg)(run.pid, getattr(signal, name))
@@ -48,6 +51,22 @@ def test_a_signal_ends_everything_and_leaves_no_folder(photos, tmp_path, name, c
     assert list((tmp_path / "tmp").glob("faemb-*")) == []
     assert not (tmp_path / "vectors.npz").exists()
     assert all_ended
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process sends itself a signal")
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupt_inside_sqlite_is_no_error_of_it(photos, monkeypatch, capfd, name, code):
+    """SQLite makes an error of its own of whatever a function that it calls has raised."""
+
+    def interrupted(*arguments, **options):
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.create_function("checksum", 0, lambda: os.kill(os.getpid(), getattr(signal, name)))
+            database.execute("select checksum()")
+
+    monkeypatch.setattr(Model, "load", interrupted)
+    with heeded(getattr(signal, name)):
+        ended = commands(monkeypatch, capfd)("encode", "photos", "--model", "a.model", "--out", "vectors.npz")
+    assert (ended.code, ended.err) == (code, "faemb: stopped\n")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no such signal")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faemb.collection import reading
-from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Backend, Binary, backend_for
+from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Backend, Binary, RaBitQ, backend_for
 from faemb.collection.layout import Layout
 from faemb.collection.reading import View
 from faemb.errors import FormatError, InputError, MissingExtraError
@@ -143,7 +143,10 @@ class TestContract:
 
     @pytest.mark.parametrize(
         ("width", "least"),
-        [(24, {"hnsw": 0.98, "ivf-pq": 0.95, "binary": 0.85}), (67, {"hnsw": 0.98, "ivf-pq": 0.9, "binary": 0.85})],
+        [
+            (24, {"rabitq": 0.99, "hnsw": 0.98, "ivf-pq": 0.95, "binary": 0.85}),
+            (67, {"rabitq": 0.99, "hnsw": 0.98, "ivf-pq": 0.9, "binary": 0.85}),
+        ],
         ids=["24 dimensions", "67 dimensions, a prime"],
     )
     def test_recall(self, kind, rng, tmp_path, width, least):
@@ -205,7 +208,7 @@ class TestFiles:
         data = points(rng, 50)
         view_of(tmp_path, data).search(data, 3, kind)
         opened: list[Path] = []
-        monkeypatch.setattr(kind, "load", staticmethod(recording(opened.append, kind.load)))
+        monkeypatch.setattr(kind, "load", staticmethod(recording(lambda path, mapped: opened.append(path), kind.load)))
         view = view_of(tmp_path, data)
         for _ in range(3):
             view.search(data, 3, kind)
@@ -288,8 +291,9 @@ class TestFiles:
     [
         ("auto", 0, None),
         ("auto", EXACT_UP_TO, None),
-        ("auto", EXACT_UP_TO + 1, HNSW),
+        ("auto", EXACT_UP_TO + 1, RaBitQ),
         ("exact", 1 << 40, None),
+        ("rabitq", 1, RaBitQ),
         ("hnsw", 1, HNSW),
         ("ivf-pq", 1, IVFPQ),
         ("binary", 1, Binary),
@@ -300,16 +304,35 @@ def test_the_kind_for_a_number_of_images(name, images, expected):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(InputError, match="index is 'tree'; expected one of auto, exact, hnsw, ivf-pq, binary"):
+    with pytest.raises(InputError, match="index is 'tree'; expected one of auto, exact, rabitq, hnsw, ivf-pq, binary"):
         backend_for("tree", 5)
 
 
 def test_few_answers_are_chosen_from_many_candidates(rng, tmp_path, monkeypatch):
-    """Slots of removed images do not count as candidates."""
+    """More are requested where many belong to removed images, and not as many more as images were removed."""
     asked: list[int] = []
     candidates = recording(lambda self, q, count: asked.append(count), HNSW.candidates)
     monkeypatch.setattr(HNSW, "candidates", candidates)
-    data = points(rng, 500)
-    for dead, count in (((), 1), ((), 40), (tuple(range(30)), 1)):
+    data, most = points(rng, 500), HNSW.least
+    for dead, count in (((), 1), ((), 40), (tuple(range(0, 500, 5)), 1)):
         view_of(tmp_path, data, dead=dead).search(data[:1], count, HNSW)
-    assert asked == [reading._AT_LEAST, 40 * reading._MORE, reading._AT_LEAST + 30]
+    assert asked == [most, 40 * reading._MORE, most]
+    asked.clear()
+    nearest_ones = np.argsort(-(data @ data[0]))[:300]
+    found = view_of(tmp_path, data, dead=tuple(nearest_ones)).search(data[:1], 1, HNSW)
+    assert asked == [most, 2 * most, 4 * most, 500]
+    assert found.rows[0, 0] >= 0
+
+
+def test_an_index_is_extended_by_many_later_slots(kind, rng, tmp_path, monkeypatch):
+    """With the linear map that it has: the codes of the others stay as they are."""
+    monkeypatch.setattr(reading, "_MOST_UNCOVERED", 5)
+    data, sizes = points(rng, 110), count_builds(monkeypatch, kind)
+    view_of(tmp_path, data[:100]).search(data[:1], 1, kind)
+    view_of(tmp_path, data[:105]).search(data[:1], 1, kind)
+    assert index_files(tmp_path) == [f"{kind.name}-1-100.faiss"]
+    view = view_of(tmp_path, data)
+    np.testing.assert_array_equal(view.search(data, 1, kind).rows[:, 0], np.arange(110))
+    assert index_files(tmp_path) == [f"{kind.name}-1-110.faiss"]
+    assert kind.load(tmp_path / f"{kind.name}-1-110.faiss").covered == 110
+    assert sizes == [100]

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from faemb.collection import catalogue as module
-from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Seen
+from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Recorded, Seen
 from faemb.collection.collection import Collection
+from faemb.collection.facts import Freed
 from faemb.errors import FaembError, FormatError, InputError
 
 ABOUT = {
@@ -207,13 +208,13 @@ class TestImages:
     def test_features_that_are_forgotten_leave_the_vector(self, catalogue):
         put(catalogue, "a")
         catalogue.place(1, 0, 1)
-        catalogue.forget_features("id = ?", 1)
+        catalogue.forget_features(1)
         entry = catalogue.entry("a")
         assert (entry.slot, entry.vector_crc, entry.offset, entry.length) == (0, 1, None, None)
 
     def test_an_image_with_neither_vector_nor_features_does_not_stop_the_others(self, catalogue):
         put(catalogue, "a", "b")
-        catalogue.forget_features("id = ?", 1)
+        catalogue.forget_features(1)
         assert [entry.path for entry in catalogue.waiting(10, 1000)] == ["b"]
 
     def test_live_slots_ascend(self, catalogue):
@@ -224,6 +225,15 @@ class TestImages:
         slots, ids = catalogue.live()
         np.testing.assert_array_equal(slots, [2, 7])
         np.testing.assert_array_equal(ids, [3, 1])
+
+    def test_live_slots_are_read_in_parts(self, catalogue, monkeypatch):
+        monkeypatch.setattr(module, "_SLOTS_AT_ONCE", 2)
+        for count in range(5):
+            slots, ids = catalogue.live()
+            np.testing.assert_array_equal(slots, np.arange(count) * 10)
+            np.testing.assert_array_equal(ids, np.arange(1, count + 1))
+            put(catalogue, f"{count}")
+            catalogue.place(count + 1, 10 * count, 1)
 
     def test_an_unreadable_file_is_known_until_it_can_be_read(self, catalogue):
         catalogue.add_unreadable("x", Seen(3, 4), "x is no image")
@@ -359,7 +369,7 @@ class TestRefusals:
         catalogue = Catalogue(folder / "catalogue.sqlite")
         catalogue.set("version", str(VERSION + 1))
         catalogue.close()
-        self.refused(folder, "has format version 5; this faemb reads up to 4: pip install --upgrade faemb")
+        self.refused(folder, "has format version 6; this faemb reads up to 5: pip install --upgrade faemb")
 
     def test_the_catalogue_of_something_else(self, folder):
         catalogue = Catalogue(folder / "catalogue.sqlite")
@@ -421,3 +431,99 @@ def test_triggers_and_views_of_others_are_refused(catalogue, file, statement):
     database.close()
     with pytest.raises(FormatError, match="it has triggers or views, which faemb never writes"):
         Catalogue(file)
+
+
+class TestNamedRows:
+    """Lookups that read no other rows (tests/collection/test_statements.py)."""
+
+    def test_what_is_recorded_of_files(self, catalogue, monkeypatch):
+        monkeypatch.setattr(module, "_AT_ONCE", 2)
+        put(catalogue, "a", "b", "c")
+        catalogue.add_unreadable("x", Seen(3, 4), "x is no image")
+        found = catalogue.recorded(["x", "a", "c", "unknown"])
+        known = Recorded(Seen(10, 5), "aa")
+        assert found == {"a": known, "c": known, "x": Recorded(Seen(3, 4), None, "x is no image")}
+
+    def test_names_below_a_folder(self, catalogue):
+        put(
+            catalogue, "../trip", "../trip/a", "../trip/b/c", "../trip-2/a", "../trip0", "../tri", "../trip.png", "/x/a"
+        )
+        assert catalogue.names_below("images", "../trip") == ["../trip", "../trip/a", "../trip/b/c"]
+        assert catalogue.names_below("images", "/x") == catalogue.names_below("images", "/") == ["/x/a"]
+        assert catalogue.names_below("images", "../none") == []
+
+    def test_names_that_were_removed(self, catalogue):
+        for name in "ab":
+            catalogue.add_removed(name)
+        assert catalogue.removed_among(["b", "c"]) == {"b"}
+
+    def test_not_more_are_counted_than_matter(self, catalogue):
+        put(catalogue, *"abc")
+        assert [catalogue.count(most=most) for most in (0, 2, 3, 9, -1)] == [0, 2, 3, 3, 3]
+
+    def test_names_of_files_of_some_sizes(self, catalogue, monkeypatch):
+        monkeypatch.setattr(module, "_AT_ONCE", 1)
+        for name, size, content in (("a", 1, "x"), ("b", 2, "y"), ("c", 3, "x"), ("d", 9, "z")):
+            catalogue.put(image(name, bytes=size, hash=content))
+        assert catalogue.names_by_hash([1, 2, 3, 4]) == {"x": ["a", "c"], "y": ["b"]}
+
+
+class TestFreed:
+    """Slots and bytes that are not in use, without counting all rows."""
+
+    @pytest.fixture
+    def counted(self, catalogue) -> Catalogue:
+        put(catalogue, "a", "b")
+        catalogue.place(id_of(catalogue, "a"), 0, 1)
+        catalogue.set_freed(Freed(5, 100))
+        return catalogue
+
+    def test_it_is_not_known_before_it_was_counted(self, catalogue):
+        put(catalogue, "a")
+        assert catalogue.freed() is None
+        catalogue.remove("a")
+        assert catalogue.freed() is None
+
+    def test_what_is_removed_is_added(self, counted):
+        counted.remove("a")
+        assert counted.freed() == Freed(6, 120)
+        counted.remove("b")  # it has no vector
+        assert counted.freed() == Freed(6, 140)
+        counted.remove("c")
+        assert counted.freed() == Freed(6, 140)
+
+    def test_what_is_replaced_is_added(self, counted):
+        put(counted, "c")
+        assert counted.freed() == Freed(5, 100)
+        put(counted, "a")
+        assert counted.freed() == Freed(6, 120)
+
+    def test_what_is_forgotten_is_added(self, counted):
+        counted.forget_features(id_of(counted, "a"))
+        assert counted.freed() == Freed(5, 120)
+        counted.forget_vector(id_of(counted, "a"))
+        assert counted.freed() == Freed(6, 120)
+
+    def test_a_change_that_is_taken_back_frees_nothing(self, counted):
+        def fail() -> None:
+            with counted.change():
+                counted.remove("a")
+                raise ValueError
+
+        with pytest.raises(ValueError):  # noqa: PT011
+            fail()
+        assert counted.freed() == Freed(5, 100)
+
+    def test_its_row_keeps_its_checksum(self, counted):
+        counted.remove("a")
+        assert counted.damaged_rows() == []
+
+
+def test_an_earlier_catalogue_gets_its_indexes_with_the_next_change(collection, photos):
+    """Those of SQLite: versions that do not know them keep them up to date all the same."""
+    names = ("by_size", "by_content", "by_offset")
+    for name in names:
+        collection._catalogue.run(f"drop index {name}")
+    collection.remove(photos / "a.png")
+    found = collection._catalogue._all("select name from sqlite_schema where type = 'index'", of=(str,))
+    assert {name for (name,) in found} >= set(names)

@@ -50,7 +50,7 @@ class TestCreation:
 
     @pytest.mark.parametrize("name", ["tree", ""])
     def test_an_unknown_index_is_refused(self, tmp_path, model, name):
-        with pytest.raises(InputError, match="expected one of auto, exact, hnsw, ivf-pq, binary"):
+        with pytest.raises(InputError, match="expected one of auto, exact, rabitq, hnsw, ivf-pq, binary"):
             Collection.create(tmp_path / "new.faemb", model, index=name)
         assert not (tmp_path / "new.faemb").exists()
 
@@ -221,5 +221,5 @@ def test_a_newer_format_is_refused(collection):
     catalogue = Catalogue(collection.layout.catalogue)
     catalogue.set("version", "99")
     catalogue.close()
-    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 4: pip install --upgrade faemb"):
+    with pytest.raises(FormatError, match="format version 99; this faemb reads up to 5: pip install --upgrade faemb"):
         Collection.open(collection.layout.folder)

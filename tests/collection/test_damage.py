@@ -154,6 +154,31 @@ def test_a_search_needs_no_features(folder, root, damage):
     assert_searchable(folder, root / "photos" / "003.png")
 
 
+def test_an_image_whose_vector_is_damaged_is_left_out_and_the_cure_told(folder, root):
+    with Collection.open(folder) as collection:
+        (before,) = collection.search(root / "photos" / "000.png", top=9)
+    flip(folder / "vectors-1.f32")  # of the third of five
+    with Collection.open(folder) as collection:
+        (answer,) = collection.search(root / "photos" / "000.png", top=9)
+        assert answer.hits == [hit for hit in before.hits if hit.path.name != "002.png"]
+        cure = rf"an image is left out, because the stored vector is damaged; run: faemb check {folder} --repair"
+        assert re.fullmatch(cure, answer.note)
+        (plain,) = collection.search(root / "photos" / "000.png", top=9, verify=0)
+        assert (len(plain.hits), plain.note) == (COUNT - 1, answer.note)
+        collection.check(repair=True)
+        (after,) = collection.search(root / "photos" / "000.png", top=9)
+        assert ([hit.path for hit in after.hits], after.note) == ([hit.path for hit in before.hits], "")
+
+
+def test_a_vector_of_no_numbers_spoils_no_other_answer(folder, root):
+    with (folder / "vectors-1.f32").open("r+b") as file:
+        file.write(np.full(3, np.nan, "<f4").tobytes())
+    with Collection.open(folder) as collection:
+        (answer,) = collection.search(root / "photos" / "003.png", top=9)
+        assert answer.hits[0].path.name == "003.png"
+        assert all(0 <= (hit.confidence or -1.0) <= 1 for hit in answer.hits)
+
+
 def test_damaged_features_are_not_given_out(folder, root):
     flip(folder / "features-1.bin", 0.01)
     with Collection.open(folder) as collection:

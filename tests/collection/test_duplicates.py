@@ -33,6 +33,7 @@ from faemb.errors import InputError
 from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
+from pictures import blank, pictures
 from small_collections import new_tiny_model, tiny_model, working_here
 
 # Images become pairs
@@ -395,7 +396,7 @@ def test_what_only_features_tell_is_refused_without_them(edited, given):
         edited.duplicates(verify=False, **{given: True})
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf-pq", "binary"])
+@pytest.mark.parametrize("kind", ["rabitq", "hnsw", "ivf-pq", "binary"])
 def test_every_index_finds_the_same_groups(edited, kind):
     pytest.importorskip("faiss")
     found, expected = (edited.duplicates(index=name) for name in (kind, "exact"))
@@ -421,3 +422,17 @@ def test_images_of_the_night(tmp_path):
         groups = collection.duplicates(0.3)
     assert {path.stem for group in groups for path in group.paths} >= {"a", "copy"}
     assert all(group.smallest >= 0.95 for group in groups)
+
+
+def test_files_of_the_same_bytes_are_copies_also_without_features(tmp_path):
+    pictures(tmp_path / "photos", range(3))
+    shutil.copy(tmp_path / "photos" / "001.png", tmp_path / "photos" / "twin.png")
+    for name in ("flat1.png", "flat2.png", "flat3.png"):
+        blank(tmp_path / "photos" / name)
+    blank(tmp_path / "photos" / "darker.png", level=90)
+    with Collection.create(tmp_path / "c", tiny_model()) as collection:
+        collection.add(tmp_path / "photos")
+        for verify in (True, False):
+            found = stems(collection.duplicates(verify=verify))
+            assert ("copies", ["flat1", "flat2", "flat3"]) in found
+            assert sorted(names for _, names in found) == [["001", "twin"], ["flat1", "flat2", "flat3"]]

@@ -1,6 +1,7 @@
 """Search with results of results: three views of a wide scene, of which the outer two share nothing."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from faemb.collection import Collection, Hit, Model
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from pictures import pictures, pixels
-from small_collections import new_tiny_model
+from small_collections import damage_vector, new_tiny_model
 
 SCENE = pixels(77, (560, 160))
 VIEWS = {"left.png": 0, "middle.png": 140, "right.png": 280}
@@ -111,8 +112,17 @@ def test_nothing_else_is_asked_of_features_that_are_not_kept(scene, tmp_path):
     assert "not kept" in answer.note
 
 
+def test_an_image_whose_vector_is_damaged_is_not_found_through_another(scene, tmp_path):
+    folder = shutil.copytree(scene, tmp_path / "scene")
+    with Collection.open(folder / "scene.faemb") as damaged:
+        damage_vector(damaged, folder / "photos" / "right.png")
+        (answer,) = damaged.search(folder / "photos" / "left.png", top=20, expand="results")
+    assert "right.png" not in {hit.path.name for hit in answer.hits}
+    assert "an image is left out, because the stored vector is damaged; run: faemb check" in answer.note
+
+
 def test_an_unknown_way_is_refused(views, scene):
-    with pytest.raises(InputError, match="expand is 'more'; expected one of none, results"):
+    with pytest.raises(InputError, match="expand is 'more'; expected one of none, results, average, augmented, scaled"):
         views.search(scene / "photos" / "left.png", expand="more")
 
 
@@ -129,3 +139,80 @@ def test_the_command_says_through_which_image(scene):
     through = {Path(hit["path"]).name: hit["through"] for hit in answer["hits"]}
     assert through["right.png"] == str(scene / "photos" / "middle.png")
     assert through["middle.png"] is None
+
+
+def similar(a: np.ndarray, b: np.ndarray) -> float:
+    return round(float(a @ b), 5)
+
+
+class TestByVectors:
+    """Compared with the formulas, one image at a time."""
+
+    QUERY = "left.png"
+
+    def vectors(self, views: Collection) -> dict[str, np.ndarray]:
+        view = views.view()
+        names = {entry.id: Path(entry.path).name for entry in views.entries()}
+        return {names[int(image)]: view.vectors[slot] for image, slot in zip(view.ids, view.slots, strict=True)}
+
+    def near(self, vectors: dict[str, np.ndarray], name: str, count: int) -> list[str]:
+        """The nearest to an image, of all but itself and the query."""
+        others = [other for other in vectors if other not in (name, self.QUERY)]
+        return sorted(others, key=lambda other: -similar(vectors[name], vectors[other]))[:count]
+
+    def mean(self, vectors: dict[str, np.ndarray], name: str) -> np.ndarray:
+        own = vectors[name]
+        total = own + sum(max(similar(own, vectors[n]), 0) * vectors[n] for n in self.near(vectors, name, 2))
+        return total / np.linalg.norm(total)
+
+    def expected(self, vectors: dict[str, np.ndarray], how: str) -> dict[str, float]:
+        query = vectors[self.QUERY]
+        if how == "average":
+            return {name: similar(self.mean(vectors, self.QUERY), vector) for name, vector in vectors.items()}
+        if how == "augmented":
+            found = {name: similar(query, self.mean(vectors, name)) for name in vectors}
+        else:
+            found = {
+                name: similar(query, own)
+                - float(np.mean([similar(own, vectors[n]) for n in self.near(vectors, name, 10)])) / 2
+                for name, own in vectors.items()
+            }
+        return found | {self.QUERY: 1.0}
+
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("index", ["exact", "rabitq"])
+    def test_similarities_are_those_of_the_formula(self, views, scene, how, index):
+        found = hits_of(views, scene / "photos" / self.QUERY, verify=0, expand=how, index=index)
+        expected = self.expected(self.vectors(views), how)
+        assert {name: hit.score for name, hit in found.items()} == pytest.approx(expected, abs=3e-5)
+        scores = [hit.score or 0.0 for hit in found.values()]
+        assert scores == sorted(scores, reverse=True)
+        assert all(hit.confidence is None for hit in found.values())
+
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    def test_few_images_and_no_features(self, scene, tmp_path, how):
+        with Collection.open(scene / "scene.faemb") as source:
+            model = source.model
+        with Collection.create(tmp_path / "few.faemb", model, keep_features=False) as few:
+            few.add(scene / "photos" / "left.png", jobs=1)
+            assert list(hits_of(few, scene / "photos" / "middle.png", verify=0, expand=how)) == ["left.png"]
+            few.add(scene / "photos" / "middle.png", jobs=1)
+            found = hits_of(few, scene / "photos" / "middle.png", verify=0, expand=how)
+            assert next(iter(found)) == "middle.png"
+            assert len(found) == 2
+
+    def test_more_candidates_are_ranked_than_are_shown(self, views, scene):
+        query = scene / "photos" / self.QUERY
+        (answer,) = views.search(query, top=2, verify=0, expand="scaled", count_itself=False)
+        assert [hit.path.name for hit in answer.hits] == list(hits_of(views, query, verify=0, expand="scaled"))[:3]
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"verify": 100}, "expand 'scaled' ranks by vectors alone, and verify is 100; set it to 0"),
+            ({"verify": 0, "query_parts": 2}, "expand 'scaled' is for whole queries; leave query_parts out"),
+        ],
+    )
+    def test_what_does_not_go_together_is_refused(self, views, scene, options, message):
+        with pytest.raises(InputError, match=message):
+            views.search(scene / "photos" / self.QUERY, expand="scaled", **options)

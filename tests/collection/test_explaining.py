@@ -12,9 +12,9 @@ from faemb import Encoder, FastFAemb, FeatureFiles, Projection, Whitening
 from faemb.collection import Collection, Model, gathering
 from faemb.errors import InputError
 from faemb.features import HessianAffine
-from faemb.rerank import mapped
+from faemb.rerank import judging, mapped
 from pictures import blank, pixels
-from small_collections import make_features, new_tiny_model
+from small_collections import damage_vector, make_features, new_tiny_model
 
 SIZE = (320, 240)
 VIEW = np.array([[0.9, 0.05, 12], [-0.04, 0.95, 20], [1e-4, 0, 1]])
@@ -108,7 +108,9 @@ def test_a_box_limits_the_query(here):
         assert found.box == (20, 30, 160, 239)
         assert found.query.features is not None
         assert found.query.features.centres[:, 0].max() <= 160
-        with pytest.raises(InputError, match="has no local features in the box, so there is nothing to explain"):
+        with pytest.raises(
+            InputError, match="in the box, so there is nothing to explain; give a larger picture or another box"
+        ):
             photos.explain(query, here / "photos" / "3.png", box=(0, 0, 2, 2))
 
 
@@ -156,7 +158,7 @@ class TestWhatIsMissing:
         stored = blank(here / "photos" / "flat.png")
         with Collection.open(here / "kept.faemb") as photos:
             photos.add(stored)
-            with pytest.raises(InputError, match=r"flat\.png has no local features, so there is nothing to explain"):
+            with pytest.raises(InputError, match=r"flat\.png has no local features, .*; give a larger picture$"):
                 photos.explain(flat, here / "photos" / "3.png")
             for result in (flat, stored):
                 with pytest.raises(InputError, match=r"flat\.png has no local features, so nothing can be compared"):
@@ -167,7 +169,11 @@ class TestWhatIsMissing:
         result.unlink()
         with Collection.open(here / "kept.faemb") as photos:
             found = photos.explain(query, result)
-        assert found.notes == (f"the result is shown by its stored thumbnail: {result} cannot be read",)
+        folder = here / "kept.faemb"
+        assert found.notes == (
+            f"the result is shown by its stored thumbnail: {result} cannot be read; run: faemb update {folder}, "
+            f"or if it was moved: faemb relocate {folder} OLD NEW",
+        )
         assert found.verdict == "same"
         assert found.result.picture is not None
         assert found.result.picture.size == SIZE
@@ -178,7 +184,8 @@ class TestWhatIsMissing:
         with Collection.open(here / "kept.faemb") as photos:
             found = photos.explain(query, result)
         assert found.notes == (
-            f"the result is shown by its stored thumbnail: {result} has changed since it was indexed",
+            f"the result is shown by its stored thumbnail: {result} has changed since it was indexed; "
+            f"run: faemb update {here / 'kept.faemb'}",
         )
 
     def test_without_a_thumbnail_there_are_no_pixels(self, here):
@@ -188,8 +195,8 @@ class TestWhatIsMissing:
         with Collection.open(here / "kept.faemb") as photos:
             found = photos.explain(query, result)
         assert found.result.picture is None
-        assert found.notes == (
-            f"the result is shown without its pixels: {result} cannot be read, and no thumbnail is stored",
+        assert found.notes[0].startswith(
+            f"the result is shown without its pixels, since no thumbnail is stored: {result} cannot be read; run: "
         )
 
     def test_features_that_are_not_kept(self, here):
@@ -219,7 +226,7 @@ class TestWhatIsMissing:
             "confidence is that of the vectors alone",
         )
 
-    def test_damaged_features(self, here):
+    def test_damaged_features(self, here, monkeypatch):
         query, result = photograph(here / "query.png", 3), here / "photos" / "3.png"
         with Collection.open(here / "kept.faemb") as photos:
             entry = next(entry for entry in photos.entries() if entry.path.endswith("/3.png"))
@@ -228,8 +235,28 @@ class TestWhatIsMissing:
                 file.seek(entry.offset + 20)
                 file.write(b"damaged")
             found = photos.explain(query, result)
+            monkeypatch.setattr(judging, "MOST_UNCOMPARED", 0.05)  # vectors of this length make nothing surer
+            again, (answer,) = photos.explain(pixels(3, SIZE), result), photos.search(pixels(3, SIZE), top=12)
         assert found.verification is None
+        (similar,) = (hit for hit in answer.hits if hit.path == result)
+        assert (similar.score, similar.confidence, again.confidence) == pytest.approx((1, 0.05, 0.05))
         assert "the local features of the result are damaged or lost; run: faemb check" in found.notes[0]
+
+    @pytest.mark.parametrize("name", ["kept.faemb", "bare.faemb"])
+    def test_a_damaged_vector(self, here, name):
+        query, result = photograph(here / "query.png", 3), here / "photos" / "3.png"
+        with Collection.open(here / name) as photos:
+            before = photos.explain(query, result)
+            damage_vector(photos, result)
+            if name == "bare.faemb":
+                with pytest.raises(
+                    InputError, match=r"the stored vector of .* is damaged; run: faemb check .* --repair"
+                ):
+                    photos.explain(query, result)
+                return
+            found = photos.explain(query, result)
+        assert "the stored vector of the result is damaged, and computed again from its features" in found.notes[0]
+        assert (found.similarity, found.confidence) == pytest.approx((before.similarity, before.confidence), abs=1e-3)
 
     def test_features_without_geometry_or_pixels(self, tmp_path):
         """Files of another tool: keypoints, no image beside them, and an unknown size."""
@@ -242,8 +269,8 @@ class TestWhatIsMissing:
         assert found.overlap is None
         assert found.notes == (
             f"the query is shown without its pixels: no image is beside {files[0]}",
-            f"the result is shown without its pixels: {files[1]} is a file of features without an image, and no "
-            "thumbnail is stored",
+            f"the result is shown without its pixels, since no thumbnail is stored: {files[1]} is a file of features "
+            "without an image",
         )
 
     def test_a_collection_that_has_learned_nothing(self, tmp_path):

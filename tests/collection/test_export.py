@@ -82,6 +82,21 @@ def names_in_hloc(file: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def test_parquet(collection, expected, tmp_path, monkeypatch):
+    """In groups of two rows: vectors are never read all at once."""
+    read = pytest.importorskip("pyarrow.parquet")
+    width = len(next(iter(expected.values())))
+    monkeypatch.setattr("faemb.collection.parquet._GROUP_BYTES", 2 * 4 * width)
+    assert collection.export(tmp_path / "out.parquet", "parquet") == 3
+    table = read.read_table(tmp_path / "out.parquet")
+    assert table.schema.field("vector").type.list_size == width
+    assert read.ParquetFile(tmp_path / "out.parquet").num_row_groups == 2
+    vectors = np.stack(table["vector"].to_numpy())
+    assert_expected(table["path"].to_pylist(), vectors, expected)
+    known = {str(collection.layout.path_of(entry.path)): entry.id for entry in collection.entries()}
+    assert table["id"].to_pylist() == [known[path] for path in expected]
+
+
 def test_hloc(collection, expected, tmp_path):
     """Names are relative to the picture folder, as hloc has them."""
     assert collection.export(tmp_path / "out.h5", "hloc-h5") == 3
@@ -183,12 +198,15 @@ def test_a_place_where_nothing_can_be_written_is_explained(collection, tmp_path,
 
 @pytest.mark.parametrize("form", ["csv", "", "NPZ"])
 def test_an_unknown_format_is_refused(collection, tmp_path, form):
-    with pytest.raises(InputError, match=r"format is .* expected one of npz, fvecs, faiss, hloc-h5"):
+    with pytest.raises(InputError, match=r"format is .* expected one of npz, fvecs, faiss, hloc-h5, parquet"):
         collection.export(tmp_path / "out", form)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(("form", "module", "extra"), [("faiss", "faiss", "faiss"), ("hloc-h5", "h5py", "hloc")])
+@pytest.mark.parametrize(
+    ("form", "module", "extra"),
+    [("faiss", "faiss", "faiss"), ("hloc-h5", "h5py", "hloc"), ("parquet", "pyarrow", "parquet")],
+)
 def test_without_the_extra_it_is_explained(collection, tmp_path, monkeypatch, form, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf'needs the extra \'{extra}\': pip install "faemb\[{extra}\]"'):

@@ -1,13 +1,16 @@
 """Collections of files of local features: learned, searched and updated as those of images."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from faemb.collection import Collection, encode_images, fit_model, images_in, new_model
 from faemb.errors import InputError
 from faemb.features import FeatureFiles
 from faemb.features.feature_files import FEATURES
+from faemb.features.files import write_fvecs
 from faemb.features.folders import IMAGES
 from faemb.pages.contact_sheet import answers_page
 from pictures import picture
@@ -23,16 +26,35 @@ def stored(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def files(stored: Path, tmp_path: Path) -> Collection:
-    made = Collection.create(tmp_path / "f.faemb", new_model(FeatureFiles.of(stored.iterdir())))
-    made.add(stored)
-    return made
+def files(stored: Path, tmp_path: Path) -> Iterator[Collection]:
+    with Collection.create(tmp_path / "f.faemb", new_model(FeatureFiles.of(stored.iterdir()))) as made:
+        made.add(stored)
+        yield made
 
 
 def test_each_file_finds_itself(files: Collection, stored: Path) -> None:
     for path in stored.iterdir():
         (answer,) = files.search(path, top=1)
         assert [(hit.path, hit.score) for hit in answer.hits] == [(path, 1)]
+
+
+def test_descriptors_without_geometry_are_judged_by_vectors_which_is_said(tmp_path: Path) -> None:
+    (tmp_path / "flat").mkdir()
+    for number in range(6):
+        descriptors = np.random.default_rng(number % 5).random((40, 16)).astype(np.float32)  # the last is the first
+        write_fvecs(tmp_path / "flat" / f"{number}.fvecs", descriptors)
+    with Collection.create(tmp_path / "f.faemb", new_model(FeatureFiles(16))) as made:
+        made.add(tmp_path / "flat")
+        (answer,) = made.search(tmp_path / "flat" / "1.fvecs")
+        groups = made.duplicates()
+    assert all(hit.verification is None and hit.confidence is not None for hit in answer.hits)
+    assert answer.note == (
+        "descriptors without geometry cannot be compared: the confidence of 6 candidates is that of the vectors alone"
+    )
+    assert [group.kind for group in groups] == ["similar"]
+    assert groups.note == (
+        "descriptors without geometry cannot be compared: their images are joined by similarity alone"
+    )
 
 
 def test_update_follows_the_files_and_takes_no_image(files: Collection, stored: Path) -> None:

@@ -8,7 +8,7 @@ from pictures import picture
 from small_collections import assert_finds, touch
 
 
-@pytest.mark.parametrize("kind", ["exact", "hnsw", "ivf-pq", "binary"])
+@pytest.mark.parametrize("kind", ["exact", "rabitq", "hnsw", "ivf-pq", "binary"])
 class TestIndexes:
     @pytest.fixture(autouse=True)
     def library(self):

@@ -26,7 +26,7 @@ from faemb.errors import InputError
 from faemb.features import LocalFeatures
 from pictures import picture, pictures, pixels
 from process_beside import Beside, Ended, process_beside
-from processes import COMMAND, PATIENCE, living, wait_until
+from processes import COMMAND, PATIENCE, killed_when, living, wait_until
 from small_collections import (
     assert_same,
     names_in,
@@ -355,20 +355,10 @@ def command_line(number: int) -> bytes:
 
 
 def killed(arguments: list[Any], when: Callable[[], bool]) -> bool:
-    """Kill the command and all its workers at once as soon as the condition holds; the collection is whole afterwards.
-
-    False if it has ended by itself.
-    """
-    run = subprocess.Popen([COMMAND, *arguments, "--quiet"], start_new_session=True)  # noqa: S603
-    try:
-        assert wait_until(lambda: when() or run.poll() is not None, pause=0.005)
-        assert run.poll() in (None, 0)
-    finally:
-        if run.poll() is None:
-            os.killpg(run.pid, signal.SIGKILL)
-        code = run.wait(PATIENCE)
+    """As `killed_when`; the collection is whole afterwards."""
+    was_killed = killed_when(arguments, when)
     folder = arguments[3] if arguments[0] == "index" else arguments[1]
     if (folder / "catalogue.sqlite").exists():
         with Collection.open(folder) as collection:
             assert collection.check() == []
-    return code == -signal.SIGKILL
+    return was_killed

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from faemb.collection import Collection, reading, stored
+from faemb.collection.backends import HNSW
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.reading import View
 from faemb.collection.slots import SlotFile
@@ -259,7 +260,7 @@ def test_what_a_reader_has_mapped_is_not_written_over(folder, photos, tmp_path):
 def test_an_index_never_stands_for_images_that_came_later(folder, photos, tmp_path, monkeypatch):
     """It covers the first N slots, also those of removed images, which are not used again."""
     pytest.importorskip("faiss")
-    monkeypatch.setattr(reading, "_AT_LEAST", 1)
+    monkeypatch.setattr(HNSW, "least", 1)
     monkeypatch.setattr(reading, "_MORE", 1)
     with Collection.open(folder) as collection:
         collection.add(pictures(tmp_path / "more", range(100, 106)))

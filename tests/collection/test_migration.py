@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from faemb.collection import Collection
@@ -44,6 +45,15 @@ def columns(folder: Path) -> set[str]:
         return {row[1] for row in database.execute("pragma table_info(images)")}
 
 
+def assert_judged(collection: Collection, image: Path) -> None:
+    """Answers are verified, with a confidence, though the collection was made before there was one."""
+    (answer,) = collection.search(np.asarray(PIL.Image.open(image)))  # not known to be the file itself
+    assert answer.note == ""
+    assert all(hit.confidence is not None and hit.verification is not None for hit in answer.hits)
+    assert (answer.hits[0].path, answer.hits[0].verdict) == (image, "same")
+    assert {hit.verdict for hit in answer.hits[1:]} == {"unsure"}
+
+
 def assert_converted(folder: Path, searched: list[str] = NAMES) -> None:
     """It has its images, its vectors and its model, and can be used."""
     photos = folder.parent / "photos"
@@ -54,7 +64,8 @@ def assert_converted(folder: Path, searched: list[str] = NAMES) -> None:
         for name in searched:
             (answer,) = collection.search(photos / name, threshold=0.999)
             assert [hit.path for hit in answer.hits] == [photos / name]
-    assert about(folder)["version"] == "4"
+        assert_judged(collection, photos / searched[0])
+    assert about(folder)["version"] == "5"
     assert about(folder)["learned_from"] == ""  # it was not recorded
     assert not {"short_crc", "code_crc"} & columns(folder)
     assert sorted(path.name for path in folder.iterdir() if path.name != "writer.lock") == [
@@ -67,7 +78,7 @@ def assert_converted(folder: Path, searched: list[str] = NAMES) -> None:
 
 def test_version_1(folder):
     with Collection.open(folder) as collection:
-        assert collection.migrated == f"{folder} was converted from format version 1 to 4"
+        assert collection.migrated == f"{folder} was converted from format version 1 to 5"
         assert len(collection) == 5
     assert_converted(folder)
 
@@ -76,8 +87,9 @@ def test_version_2(tmp_path):
     folder = shutil.copytree(GOLDEN.parent / "collection-v2", tmp_path / "old") / "photos.faemb"
     told: list[str] = []
     with Collection.open(folder) as collection:
-        assert collection.migrated == f"{folder} was converted from format version 2 to 4"
+        assert collection.migrated == f"{folder} was converted from format version 2 to 5"
         assert (collection.info().learned_from, collection.info().relearning_is_due) == (None, False)
+        assert_judged(collection, folder.parent / "photos" / "001.png")
         assert collection.relearn(notice=told.append).relearned_from == 5
         assert told[0].startswith("it is not known from how many images the model has learned; it is learned again")
         assert collection.check() == []
@@ -108,7 +120,7 @@ def test_a_conversion_of_version_2_that_is_killed_at_any_step(tmp_path):
         with Collection.open(copy) as collection:
             assert collection.check() == []
             assert len(collection) == 5
-    assert found == {"2", "4"}
+    assert found == {"2", "5"}
 
 
 def test_other_files_in_its_folder_are_kept(folder):
@@ -132,7 +144,7 @@ def test_a_converted_collection_can_be_changed(folder):
         assert collection.check() == []
 
 
-@pytest.mark.parametrize("kind", ["hnsw", "ivf-pq", "binary"])
+@pytest.mark.parametrize("kind", ["rabitq", "hnsw", "ivf-pq", "binary"])
 def test_its_indexes_are_rebuilt(folder, kind):
     """Those of version 1 take short vectors or codes, and this one full vectors."""
     pytest.importorskip("faiss")
@@ -158,7 +170,7 @@ def test_a_conversion_that_is_killed_at_every_second_step(folder, tmp_path):
     beside, old = process_beside(), {path.name: path.read_bytes() for path in folder.iterdir()}
     copy = shutil.copytree(folder.parent, tmp_path / "whole") / "photos.faemb"
     whole = beside.run("open_collection", copy)
-    assert (whole.fault, whole.told) == ("", [f"{copy} was converted from format version 1 to 4"])
+    assert (whole.fault, whole.told) == ("", [f"{copy} was converted from format version 1 to 5"])
     found = set()
     for stop in range(1, whole.steps + 1, 2):
         copy = shutil.copytree(folder.parent, tmp_path / f"killed at {stop}") / "photos.faemb"
@@ -172,7 +184,7 @@ def test_a_conversion_that_is_killed_at_every_second_step(folder, tmp_path):
         with Collection.open(copy) as collection, collection._changing(None):
             pass  # a writer deletes what the killed process left
         assert_converted(copy, NAMES[:1])
-    assert found == {"1", "4"}
+    assert found == {"1", "5"}
 
 
 @needs_fork
@@ -183,13 +195,13 @@ def test_where_nothing_may_be_written_it_is_refused():
         os.chmod(folder, 0o555)  # noqa: S103
         ended = process_beside().run("open_without_permission", folder)
         os.chmod(folder, 0o755)  # noqa: S103
-        words = f"FaembError: {folder} has format version 1 and must be converted to version 4 before it can be used: "
+        words = f"FaembError: {folder} has format version 1 and must be converted to version 5 before it can be used: "
         assert ended.fault.startswith(words)
         assert about(folder)["version"] == "1"
 
 
 def test_while_another_process_changes_it_it_is_refused(folder):
-    words = "has format version 1 and must be converted to version 4 .* is being changed by another process"
+    words = "has format version 1 and must be converted to version 5 .* is being changed by another process"
     with only_writer(Layout(folder)), pytest.raises(FaembError, match=words):
         Collection.open(folder)
     assert about(folder)["version"] == "1"

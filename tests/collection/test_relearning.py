@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model, relearning, slots, stored
+from faemb.collection import Collection, Model, encoding, relearning, slots, stored
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.relearning import history
 from faemb.collection.slots import SlotFile
@@ -56,7 +56,7 @@ class Stopped(BaseException):
 
 def stop_at_batch(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of two images; the process ends when it writes this one."""
-    monkeypatch.setattr(relearning, "PORTION", 2)
+    monkeypatch.setattr(encoding, "PORTION", 2)
     write, left = SlotFile.write, [number]
 
     def stopping(file: SlotFile, first: int, rows: Any) -> Any:
@@ -177,7 +177,7 @@ class TestWithoutFeatures:
 
     def test_features_of_an_image_that_are_lost_are_not_paid_with_its_vector(self, growing, root):
         growing.add(root / "more", relearn=False)
-        growing._catalogue.forget_features("id = ?", 2)
+        growing._catalogue.forget_features(2)
         assert growing.update().relearned_from == 0
         with pytest.raises(InputError, match="because 1 of its images have lost their features; restore"):
             growing.relearn()
@@ -248,11 +248,12 @@ class TestInterruption:
     def test_meanwhile_the_old_model_answers(self, growing, root):
         before = vectors_of(growing)
         interrupted(growing, root)
-        for collection in (growing, Collection.open(root / "c")):
-            assert_same(vectors_of(collection), before)
-            assert_finds(collection.search(root / "few" / "001.png", top=1)[0].hits, root / "few" / "001.png")
-            assert collection.check() == []
-            assert collection.info().waiting == 6
+        with Collection.open(root / "c") as other:
+            for collection in (growing, other):
+                assert_same(vectors_of(collection), before)
+                assert_finds(collection.search(root / "few" / "001.png", top=1)[0].hits, root / "few" / "001.png")
+                assert collection.check() == []
+                assert collection.info().waiting == 6
         assert growing.add(root / "few", relearn=False).relearned_from == 0
         assert growing.info().searchable == 9
 

@@ -102,6 +102,10 @@ class TestSearching:
         with pytest.raises(InputError, match="threshold is"):
             collection.search(photos / "a.png", threshold=threshold)
 
+    def test_a_least_confidence_needs_a_confidence(self, collection, photos):
+        with pytest.raises(InputError, match=r"least_confidence needs .*, and verify is 0; leave one of them out"):
+            collection.search(photos / "a.png", verify=0, least_confidence=0.9)
+
     def test_an_empty_collection_has_no_answers(self, empty, photos):
         (answer,) = empty.search(photos / "a.png")
         assert (answer.features, answer.hits) == (40, [])
@@ -234,10 +238,15 @@ class TestTheQueryItself:
         hits = collection.search(photos / "a.png", box=(0, 0, 70, 89))[0].hits
         assert [hit.path for hit in hits if hit.itself] == [photos / "a.png"]
 
-    def test_a_file_that_has_changed_since_is_still_itself(self, collection, photos):
+    def test_a_file_that_has_changed_since_is_still_itself_and_judged_as_any_other(self, collection, photos):
         picture(photos / "a.png", 1)
-        hits = collection.search(photos / "a.png")[0].hits
-        assert [hit.path for hit in hits if hit.itself] == [photos / "a.png"]
+        (answer,) = collection.search(photos / "a.png")
+        (itself,) = (hit for hit in answer.hits if hit.itself)
+        assert itself.path == photos / "a.png"
+        assert itself.verdict == "unsure"
+        assert (answer.hits[0].path, answer.hits[0].confidence) == (photos / "b.png", 1.0)  # whose bytes it has now
+        folder = collection.layout.folder
+        assert answer.note == f"the file of the query has changed since it was indexed; run: faemb update {folder}"
 
     def test_arrays_and_features_are_not_files(self, collection, photos):
         answers = collection.search(pixels(0)) + collection.search_features([collection.features(photos / "a.png")])

@@ -29,7 +29,7 @@ def detailed(seed: int, size: tuple[int, int] = SIZE) -> np.ndarray:
 
 
 def described(image: ImageLike, box: tuple[float, ...] | None = None) -> QueryFeatures:
-    return DescribeQuery(HessianAffine(), box)((0, image))
+    return DescribeQuery(HessianAffine(), box)((0, image)).features()
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ class TestSearch:
 
     def test_an_image_is_as_similar_as_the_nearer_of_both_descriptions(self, stored):
         image = detailed(3)[CROP]
-        local = DescribeQuery(stored.model.extractor, None)((0, image))
+        local = DescribeQuery(stored.model.extractor, None)((0, image)).features()
         each = [stored.search_features([features], verify=0, top=20)[0] for features in (local.plain, local.features)]
         scores = [{hit.path: hit.score for hit in answer.hits} for answer in each]
         assert scores[0] != scores[1]

@@ -4,16 +4,20 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 
-from faemb.collection import Collection, Model
+from faemb.collection import Collection, Hit, Model
 from faemb.collection.backends import APPROXIMATE
+from faemb.collection.duplicates import least_similarity
 from faemb.collection.layout import Layout
 from faemb.collection.nearest import Neighbours, best_of, nearest
+from faemb.collection.queries import QueryFeatures
 from faemb.collection.reading import View
 from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
-from faemb.rerank import Unrelated
+from faemb.rerank import Confidence, Unrelated
+from faemb.rerank.confidence import probability
 from pictures import picture, pictures
 from small_collections import exported_vectors, new_tiny_model, tiny_model
 
@@ -186,8 +190,67 @@ class TestSearching:
     def test_unrelated_images_are_compared_as_a_search_compares_them(self, rng):
         data = rng.standard_normal((60, 5, 64))
         data /= np.linalg.norm(data, axis=2, keepdims=True)
-        assert Unrelated.of(data[:, 0], data[:, :1]) == Unrelated.of(data[:, 0])
+        assert Unrelated.of(data[:, 0], data[:, :1]) == pytest.approx(Unrelated.of(data[:, 0]))
         assert Unrelated.of(data[:, 0], data).typical > Unrelated.of(data[:, 0]).typical + 0.05
+
+
+class TestConfidence:
+    """The nearest of several vectors of a query is nearer by chance alone."""
+
+    @staticmethod
+    def by_the_book(collection: Collection, vectors: np.ndarray, hit: Hit) -> float:
+        rows = np.array(list(stored_rows(collection).values()))
+        nearest = np.array([[max(stored @ vector for stored in row) for vector in vectors] for row in rows])
+        unrelated = Unrelated.of(rows[:, 0], rows)
+        typical = unrelated.typical + np.median(nearest.max(1)) - np.median(nearest[:, 0])
+        assert hit.score is not None
+        deviations = np.array([(hit.score - typical) / unrelated.spread])
+        evidence = None if hit.verification is None else np.array([hit.verification.evidence])
+        return float(probability(Confidence().score(deviations, evidence))[0])
+
+    @pytest.mark.parametrize("per_side", [0, 2, 3])
+    def test_of_a_query_with_parts(self, collection, per_side):
+        query = collection.features(collection.layout.path_of("../photos/006.png"))
+        vectors = collection.model.encode_with_parts([query], per_side)[0]
+        (answer,) = collection.search_features([query], query_parts=per_side)
+        for hit in answer.hits:
+            assert hit.confidence == pytest.approx(self.by_the_book(collection, vectors, hit), rel=1e-3)
+
+    def test_of_a_query_that_is_described_at_twice_its_size(self, collection):
+        plain = collection.features(collection.layout.path_of("../photos/006.png"))
+        query = QueryFeatures.of(plain.select(np.arange(5)), plain.select(np.arange(5, 30)))
+        vectors = collection.model.encode([query.plain.descriptors, query.features.descriptors])
+        alone, beside = collection.search_features([query])[0], collection.search_features([plain, query])[1]
+        for answer in (alone, beside):
+            for hit in answer.hits:
+                assert hit.confidence == pytest.approx(self.by_the_book(collection, vectors, hit), rel=1e-3)
+
+    def test_of_a_query_with_one_vector_is_as_it_was(self, collection):
+        view, query = collection.view(), collection.features(collection.layout.path_of("../photos/006.png"))
+        assert view.unrelated_to(collection.model.encode([query.descriptors])) == view.unrelated
+        enlarged = QueryFeatures.of(query.select(np.arange(5)), query.select(np.arange(5, 30)))
+        alone, beside = collection.search_features([query])[0], collection.search_features([query, enlarged])[0]
+        assert [hit.confidence for hit in alone.hits] == pytest.approx([hit.confidence for hit in beside.hits])
+
+    def test_an_explanation_has_that_of_the_search(self, collection, tmp_path):
+        with PIL.Image.open(tmp_path / "photos" / "005.png") as image:
+            image.crop((0, 0, 144, 108)).save(tmp_path / "part.png")
+        (answer,) = collection.search(tmp_path / "part.png", top=8)
+        for hit in answer.hits:
+            found = collection.explain(tmp_path / "part.png", hit.path)
+            assert (found.similarity, found.confidence) == pytest.approx((hit.score, hit.confidence), abs=1e-6)
+        outside = shutil.copy(tmp_path / "photos" / "005.png", tmp_path / "outside.png")
+        found = collection.explain(tmp_path / "part.png", outside)
+        assert found.similarity == pytest.approx(answer.hits[0].score, abs=1e-4)
+
+    def test_of_whole_images_is_measured_by_whole_images(self, collection):
+        """Results that search in turn, and duplicates, are compared without their parts."""
+        view = collection.view()
+        whole = np.array(view.vectors[view.slots])
+        assert view.unrelated_whole == pytest.approx(Unrelated.of(whole))
+        assert view.unrelated_whole.typical < view.unrelated.typical
+        expected = view.unrelated_whole.typical + 4 * view.unrelated_whole.spread
+        assert least_similarity(view, None, verify=True) == pytest.approx(min(0.3, expected))
 
 
 class TestNearest:

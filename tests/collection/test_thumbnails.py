@@ -209,7 +209,7 @@ class TestDates:
     def date_of(self, collection: Collection, image: Path) -> datetime | None:
         entry = collection.entry(image)
         assert entry is not None
-        assert collection.dates_taken(entry.hash) == {entry.hash: collection.dates_taken()[entry.hash]}
+        assert collection.dates_taken([entry.hash]) == {entry.hash: collection.dates_taken()[entry.hash]}
         return collection.dates_taken()[entry.hash]
 
     def test_they_need_no_image(self, dated, photos):

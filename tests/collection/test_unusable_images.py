@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from faemb.collection import Hit, gathering
+from faemb.errors import MissingExtraError
+from faemb.runtime.cluster_worker import NotSharedError
 from faemb.runtime.parallel import spread
 from pictures import blank, picture
 from recording import recording
@@ -41,6 +43,23 @@ class TestBrokenImages:
         (photos / "broken.png").write_text("no image")
         empty.add(photos)
         assert list(empty.info().unreadable) == [str(photos / "broken.png")]
+
+    @pytest.mark.parametrize(
+        "error", [MissingExtraError("HEIC", "heic"), NotSharedError("a.png is not there")], ids=repr
+    )
+    def test_a_worker_that_cannot_look_at_a_file_knows_nothing_of_it(self, empty, photos, monkeypatch, error):
+        empty.add(photos)
+        changed = picture(photos / "a.png", 99)
+
+        def fail(*_: Any) -> gathering.Described:
+            raise error
+
+        monkeypatch.setattr(gathering.Describe, "__call__", fail)
+        report = empty.update()
+        assert counts(report) == (0, 0, 4, 0)
+        assert len(report.failed) == 1
+        assert empty.entry(changed) is not None
+        assert empty.info().unreadable == {}
 
     def test_it_is_tried_again_only_when_it_has_changed(self, empty, photos, monkeypatch):
         (photos / "broken.png").write_text("no image")
@@ -152,8 +171,8 @@ class TestBlankImages:
         (answer,) = collection.search(photos / BLANK)
         assert (answer.features, answer.hits) == (0, [])
 
-    def test_it_is_no_duplicate(self, collection, photos):
-        blank(photos / "other.png")
+    def test_it_is_no_duplicate_of_another_one(self, collection, photos):
+        blank(photos / "other.png", level=90)
         collection.add(photos)
         assert collection.duplicates(1.0) == []
 

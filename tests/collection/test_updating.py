@@ -221,6 +221,17 @@ class TestRemoving:
         assert collection.info().folders == []
         assert counts(collection.update()) == (0, 0, 0, 0)
 
+    def test_those_of_a_folder_that_a_moved_collection_knows_by_its_absolute_path(self, collection, photos, tmp_path):
+        """As the collection lies beside them now, they would get names relative to it."""
+        name = str(photos / "a.png")
+        collection._catalogue.rename_all("images", {collection.layout.name_of(name): name})
+        assert collection.remove(photos / "a.png") == 1
+        assert collection.entry(photos / "a.png") is None
+
+    def test_those_of_a_folder_that_holds_the_collection(self, collection, photos):
+        count = len(collection)
+        assert collection.remove(collection.layout.folder.parent) == count
+
     def test_a_broken_file_is_forgotten(self, collection, photos):
         (photos / "broken.png").write_text("no image")
         collection.add(photos)
@@ -249,7 +260,7 @@ def test_compaction_changes_no_answer(empty, tmp_path):
     files = {path.name for path in empty.layout.folder.iterdir()}
     assert {"vectors-2.f32", "features-2.bin"} <= files
     assert not [name for name in files if "-1" in name]
-    for index in ("exact", "hnsw", "ivf-pq", "binary"):
+    for index in ("exact", "rabitq", "hnsw", "ivf-pq", "binary"):
         hits = empty.search(kept, top=40, index=index)[0].hits
         assert len(hits) == 5
         for hit in hits:

@@ -216,7 +216,7 @@ def test_values_that_are_no_numbers_are_refused(method: Embedding, backend: Back
 
 
 def test_fewer_descriptors_than_anchors_are_explained(method: Embedding, backend: Backend, x: np.ndarray) -> None:
-    with pytest.raises(InputError, match=f"2 training descriptors cannot place {method.n_anchors} anchors"):
+    with pytest.raises(InputError, match=f"2 training descriptors are too few for {method.n_anchors} anchors"):
         clone(method).fit(backend.array(x[:2]))
 
 

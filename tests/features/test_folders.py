@@ -243,5 +243,5 @@ def test_several_drives_are_explained(monkeypatch):
         raise ValueError("Paths don't have the same drive")
 
     monkeypatch.setattr(os.path, "commonpath", other_drives)
-    with pytest.raises(InputError, match="one drive at a time"):
+    with pytest.raises(InputError, match="of one at a time"):
         common_folder(["a.jpg", "b.jpg"])

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -448,18 +448,6 @@ def test_a_progress_that_fails_stops_the_run(photos, out):
         extract_folder(photos, out, EXTRACTOR, progress=stop)
     assert len(files_in(out)) == 2
     assert extract_folder(photos, out, EXTRACTOR).up_to_date == 2
-
-
-def test_no_more_workers_are_asked_for_than_there_are_images(photos, out, monkeypatch):
-    asked: list[Any] = []
-
-    def listen(task: Any, items: Any, *, jobs: int | None = None) -> Iterator[Any]:
-        asked.append(jobs)
-        return one_after_the_other(task, items)
-
-    monkeypatch.setattr(job, "spread", listen)
-    extract_folder(photos, out, EXTRACTOR, jobs=64)
-    assert asked == [3]
 
 
 def test_the_hash_is_of_the_content_alone(tmp_path):

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -64,7 +65,7 @@ def test_the_query_itself_is_not_among_its_answers_and_a_copy_is_marked(tmp_path
     assert page.texts("p", "detail")[:3] == ["5 local features", "In the collection itself, similarity 0.900", "0.800"]
     assert page.texts("p", "mark") == ["copy of the query"]
     page = Page(answers_page([Answer(str(query), 5, hits[:1])], title="T"))
-    assert page.texts("p", "soft") == ["No other image is similar enough."]
+    assert page.texts("p", "soft") == ["Nothing found: there is no other image to compare."]
 
 
 def test_the_page_is_made_for_readers_and_browsers(tmp_path):
@@ -181,12 +182,17 @@ def test_a_query_without_features_says_so(tmp_path):
     query = photo(tmp_path / "q.jpg")
     page = Page(answers_page([Answer(str(query), 0, [])], title="T"))
     assert page.texts("p", "detail") == ["0 local features"]
-    assert page.texts("p", "soft") == ["The query has no local features, so nothing can be compared with it."]
+    assert page.texts("p", "soft") == [
+        "The query has no local features, so nothing can be compared with it. Give a larger picture."
+    ]
 
 
 def test_a_query_without_hits_says_so(tmp_path):
-    page = Page(answers_page([Answer(str(photo(tmp_path / "q.jpg")), 7, [])], title="T"))
-    assert page.texts("p", "soft") == ["No image is similar enough."]
+    query = photo(tmp_path / "q.jpg")
+    page = Page(answers_page([Answer(str(query), 7, [], least_confidence=0.9, threshold=0.25)], title="T"))
+    assert page.texts("p", "soft") == [
+        "Nothing found: no image has a confidence of 0.9 or more and a similarity of 0.25 or more."
+    ]
     assert page.texts("p", "detail") == ["7 local features"]
 
 
@@ -252,6 +258,17 @@ def test_a_hit_shows_why_it_is_one_with_the_thumbnails_of_the_page(tmp_path):
     assert lines[0].startswith("M152 102L1726 152")  # (30, 20) and (40, 30), each pixel five units wide
 
 
+def test_a_hit_says_through_which_image_it_was_found(tmp_path):
+    query, hit = photo(tmp_path / "q.jpg"), photo(tmp_path / "h.jpg")
+    through = tmp_path / HOSTILE.replace("/", "|")
+    hits = [replace(judged(hit, confidence), through=through) for confidence in (0.6, 0.3)]
+    page = Page(answers_page([Answer(str(query), 5, hits)], title="T"))
+    assert page.texts("p", "mark") == [f"found through {through.name}"]
+    assert [each.split("\n")[-1] for each in page.texts("details")] == 2 * [
+        f"It shows the same thing as {through.name}, which shows the same thing as the query."
+    ]
+
+
 def test_evidence_takes_little_room(tmp_path):
     paths = [photo(tmp_path / f"{number}.jpg") for number in range(10)]
     hits = [judged(path, 0.99, agreeing(400)) for path in paths]
@@ -272,6 +289,16 @@ def test_what_cannot_be_drawn_is_said_in_words(tmp_path):
         "Local features were not compared.",
     ]
     assert not [each for each in page.attributes("svg") if each["class"] == "joined"]
+
+
+def test_a_hit_that_was_not_compared_says_why(tmp_path):
+    query, hit = photo(tmp_path / "q.jpg"), photo(tmp_path / "h.jpg")
+    hits = [judged(hit, 0.6), judged(hit, 0.5, agreeing(12))]
+    first, second = Page(answers_page([Answer(str(query), 5, hits, "not kept; index anew")], title="T")).texts(
+        "details"
+    )
+    assert first.split("\n")[-2:] == ["Local features were not compared.", "Not kept; index anew."]
+    assert "index anew" not in second
 
 
 def test_what_could_not_be_verified_is_said(tmp_path):

@@ -10,7 +10,9 @@ import pytest
 from planted import corners, mapped
 
 from faemb.features import HessianAffine, LocalFeatures
-from faemb.rerank import Matchable, Verification, verify
+from faemb.rerank import Matchable, Verification, matches, verify
+from faemb.rerank.matching import MOST_MATCHES, RATIO
+from reference import matches_by_the_book
 
 PAIRS = [("graf", 2), ("graf", 4), ("boat", 3), ("boat", 5), ("bikes", 6), ("leuven", 5), ("ubc", 6)]
 EXTRACTOR = HessianAffine(max_features=800, rotation_invariant=True)
@@ -44,6 +46,15 @@ def test_as_exact_as_magsac(data, read, sequence, k):
     assert found.transform is not None
     ours, theirs = (error(each, truth, first.image_size) for each in (found.transform, magsac(first, second, found)))
     assert ours < max(2 * theirs, 0.01 * np.hypot(*first.image_size))
+
+
+@pytest.mark.parametrize(("sequence", "k"), [("graf", 2), ("boat", 5), ("leuven", 5)])
+def test_matches_in_the_subspace_are_those_by_the_book(read, sequence, k):
+    a, b = Matchable.of(read(sequence, 1)), Matchable.of(read(sequence, k))
+    found = {tuple(each) for each in matches(a, b).tolist()}
+    expected = set(matches_by_the_book(a.descriptors, b.descriptors, RATIO)[:MOST_MATCHES])
+    assert a.subspace.shape[1] < 80
+    assert len(found & expected) > 0.95 * max(len(found), len(expected)) > 50
 
 
 @pytest.mark.parametrize("k", [2, 5])

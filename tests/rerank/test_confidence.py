@@ -50,6 +50,17 @@ class TestFit:
         assert Confidence.fit(deviations, evidence, same).evidence > 0.8 * clean.evidence
 
 
+class TestUnrelatedDamaged:
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_vectors_that_are_not_finite_are_left_out(self, rng, value):
+        vectors = unit_length(rng.standard_normal((40, 3, 32)))
+        damaged = vectors.copy()
+        damaged[7, 2, 5] = damaged[20, 0, 31] = value
+        sound = np.delete(vectors, [7, 20], axis=0)
+        assert Unrelated.of(damaged[:, 0], damaged) == pytest.approx(Unrelated.of(sound[:, 0], sound))
+        assert Unrelated.of(damaged[:, 0]) == pytest.approx(Unrelated.of(np.delete(vectors[:, 0], 20, axis=0)))
+
+
 class TestScore:
     def test_the_probability_by_the_book_without_overflow(self):
         scores = np.array([-800.0, -40.0, -1.0, 0.0, 1e-9, 3.0, 40.0, 800.0])

@@ -8,6 +8,7 @@ from faemb.features import LocalFeatures
 from faemb.features.local_features import without_geometry
 from faemb.rerank import SURE, UPRIGHT, Confidence, Judge, Unrelated, judging
 from faemb.rerank.confidence import probability
+from faemb.rerank.judging import MOST_UNCOMPARED
 
 UNRELATED = Unrelated(0.0, 0.02)
 
@@ -54,6 +55,22 @@ def test_candidates_whose_features_are_not_kept_are_judged_by_similarity(query, 
     assert [judgement.verification is None for judgement in found] == [False, True, False, True]
     alone = Confidence().score(np.array([5.0, 15.0]), None)
     assert [found[1].score, found[3].score] == pytest.approx(alone.tolist())
+
+
+def test_a_candidate_whose_features_are_lost_is_never_sure(query, candidates):
+    loads = [lambda: None, lambda: None, lambda: candidates[0]]
+    very, hardly, compared = Judge(UNRELATED, UPRIGHT, keeps=True).judge(query, np.array([0.3, 0.06, 0.0]), loads)
+    assert very.confidence == pytest.approx(MOST_UNCOMPARED)
+    assert hardly.score == pytest.approx(Confidence().score(np.array([3.0]), None)[0])
+    assert compared.confidence > SURE > MOST_UNCOMPARED
+    assert compared.score > very.score > hardly.score
+
+
+def test_where_nothing_can_be_compared_nothing_is_lost(query, candidates):
+    bare = LocalFeatures(query.descriptors, without_geometry(80), query.scores, (0, 0))
+    for features, turn in ((bare, UPRIGHT), (query, None)):
+        (found,) = Judge(UNRELATED, turn, keeps=True).judge(features, np.array([0.3]), [lambda: candidates[0]])
+        assert found.confidence > SURE
 
 
 def test_descriptors_without_geometry_are_judged_by_similarity(rng, query, candidates):

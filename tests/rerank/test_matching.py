@@ -8,7 +8,7 @@ from planted import SIZE, descriptors, prepared, regions, scene
 
 from faemb.features import LocalFeatures
 from faemb.features.local_features import frames_from, without_geometry
-from faemb.rerank import Matchable, matches, matching
+from faemb.rerank import UPRIGHT, Matchable, matches, matching, verify
 from reference import matches_by_the_book
 
 
@@ -35,6 +35,26 @@ def test_a_smaller_ratio_keeps_fewer(rng, ratio):
     assert found <= {tuple(pair) for pair in matches(a, b, 1.0).tolist()}
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_descriptor_of_no_numbers_is_left_out(rng, value):
+    both = scene(rng, 40)
+    changed = alike(both, rng, 0.05)
+    changed.descriptors[7, 3] = value
+    found = matches(Matchable.of(changed), Matchable.of(both))
+    assert Matchable.of(changed).rows.tolist() == [row for row in range(40) if row != 7]
+    assert len(found) >= 35
+    others = np.delete(np.arange(40), 7)
+    np.testing.assert_array_equal(found, matches(Matchable.of(changed.select(others)), Matchable.of(both)))
+
+
+@pytest.mark.parametrize("size", [(640, 0), (0, 480), (0, 0)])
+def test_a_size_without_area_is_unknown(rng, size):
+    features = replace(scene(rng, 40), image_size=size)
+    prepared_ones = Matchable.of(features)
+    assert prepared_ones.size == pytest.approx(tuple(features.centres.max(0)))
+    assert np.isfinite(verify(prepared_ones, prepared_ones, turn=UPRIGHT).evidence)
+
+
 @pytest.mark.parametrize("step", [1, 7, 1000])
 def test_the_same_however_many_similarities_are_held_at_once(rng, monkeypatch, step):
     both = scene(rng, 50)
@@ -51,6 +71,36 @@ def test_the_nearest_pairs_come_first_and_each_feature_once(rng):
     similarity = (a.descriptors[found[:, 0]] * b.descriptors[found[:, 1]]).sum(1)
     assert (np.diff(similarity) <= 1e-6).all()
     assert all(len(set(column)) == len(found) > 50 for column in found.T.tolist())
+
+
+class TestSubspace:
+    def test_holds_what_descriptors_are(self, rng):
+        """Of descriptors near a plane, the plane; of all others, almost all directions."""
+        plane = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 128))
+        flat = Matchable.of(replace(scene(rng, 300), descriptors=plane.astype(np.float32)))
+        assert flat.subspace.shape == (128, 2)
+        np.testing.assert_allclose(flat.shortened @ flat.subspace.T, flat.descriptors, atol=1e-5)
+        np.testing.assert_allclose(flat.subspace.T @ flat.subspace, np.eye(2), atol=1e-5)
+
+    def test_of_zeros(self, rng):
+        one = scene(rng, 5)
+        nothing = replace(one, descriptors=np.zeros_like(one.descriptors))
+        assert len(matches(*prepared(nothing, one))) == len(matches(*prepared(one, nothing))) == 0
+
+    def test_the_ratio_test_is_exact(self, rng):
+        """A descriptor that is partly outside of the subspace, where the second nearest is nearer than it seems."""
+        axes = np.eye(128)
+        plane = np.repeat([0.8 * axes[0] + 0.6 * axes[1], 0.8 * axes[0] - 0.6 * axes[1]], 50, axis=0)
+        first = np.concatenate([plane, [0.95 * axes[0] + 0.31 * axes[5]]]).astype(np.float32)
+        second = np.stack([axes[0], 0.9 * axes[0] + 0.44 * axes[5]]).astype(np.float32)
+        a, b = prepared(*(replace(scene(rng, len(each)), descriptors=each) for each in (first, second)))
+        assert a.subspace.shape == (128, 2)
+        assert [rows.tolist() for rows in matching._mutual(a.shortened, b.descriptors @ a.subspace)] == [
+            [100],
+            [0],
+            [1],
+        ]
+        assert matches(a, b).tolist() == []
 
 
 class TestEqualDescriptors:

@@ -145,6 +145,18 @@ class TestBursts:
         assert many.places <= few.places + 4
         assert many.evidence < 1.3 * few.evidence
 
+    def test_they_do_not_hide_the_transform_of_the_scene(self, rng):
+        """Wrong matches within a few patches of texture have more votes than the right ones, from fewer places."""
+        spread, patches = rng.uniform(0, 1, (15, 2)) * SIZE, 6
+        here, there = rng.uniform(60, 400, (2, patches, 1, 2))
+        texture = np.concatenate(here + rng.uniform(-15, 15, (patches, 33, 2)))
+        elsewhere = np.concatenate(there + rng.uniform(-15, 15, (patches, 33, 2)))
+        a, wrong = self.at(np.concatenate([spread, texture]), rng), len(texture)
+        b = seen(a, turned(6, 0.9), rng)
+        b.frames[-wrong:] = frames_from(elsewhere, regions(rng, wrong))
+        found = compared(a, b, UPRIGHT)
+        assert (found.matches[found.agreeing, 0] < len(spread)).sum() > 0.8 * len(spread)
+
     def test_in_the_second_image_only(self, rng):
         """All features of a small sign that fills the first image are one place of the second."""
         a = scene(rng, 100)

@@ -4,7 +4,6 @@ import inspect
 import itertools
 import multiprocessing
 import os
-import queue
 import sys
 import threading
 import time
@@ -176,7 +175,6 @@ class Pool:
 
     def __init__(self, workers: int, *, initargs: tuple[Any, ...], **options: Any) -> None:
         self.task, self.left = initargs[0], 2 if Pool.made == 0 else 1000
-        self._work_ids: queue.Queue[int] = queue.Queue()
         Pool.made += 1
 
     def __enter__(self) -> "Pool":
@@ -188,7 +186,7 @@ class Pool:
     def shutdown(self, **options: Any) -> None:
         pass
 
-    def submit(self, run: Any, number: int, item: Any) -> "Future[Any]":
+    def submit(self, run: Any, item: Any) -> "Future[Any]":
         self.left -= 1
         if self.left < 0:
             raise BrokenProcessPool("a worker has died")
@@ -268,6 +266,13 @@ def test_items_that_fail_end_the_run_and_leave_no_workers():
     with pytest.raises(LookupError, match="damaged"):
         list(spread(slowly_negated, items(), jobs=1))
     assert workers() == []
+
+
+def test_no_more_workers_are_started_than_there_are_items():
+    outcomes = spread(process_that_slept, [0.3, 0.3], jobs=64)
+    next(outcomes)
+    assert len(workers()) <= 2
+    list(outcomes)
 
 
 def test_no_items_no_results():

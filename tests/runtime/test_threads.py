@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 
 from faemb.runtime import UNKNOWN
 from faemb.runtime.threads import cores, in_threads, interruptible, reported
+from processes import heeded
 
 
 def _blas_threads():
@@ -175,13 +176,9 @@ from faemb.runtime.threads import in_threads
 """
     body = "".join(f"    {line}\n" for line in script.strip().splitlines())
     whole = f"{imports}try:\n{body}    print('returned')\nexcept KeyboardInterrupt:\n    sys.exit(77)\n"
-    run = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", whole],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    pipe = subprocess.PIPE
+    with heeded(signal.SIGINT):
+        run = subprocess.Popen([sys.executable, "-c", whole], stdout=pipe, stderr=pipe, text=True)  # noqa: S603
     assert run.stdout is not None
     try:
         assert run.stdout.readline() == "begins\n"

@@ -71,8 +71,8 @@ def test_notes_of_begun_items_do_not_gather():
     with workers(1) as one:
         for _ in range(3):
             one.submit("a").result()
-        (processes,) = one._open
-        assert processes.begun() == {}
+        (process,) = one._open
+        assert not process._notes.poll()
 
 
 def test_closing_stops_an_item_that_is_being_worked_on():
@@ -89,6 +89,6 @@ def test_closing_stops_an_item_that_is_being_worked_on():
 
 def test_processes_can_be_started_before_their_first_item():
     with workers(2) as two:
-        two.start()
+        two.start("a")
         assert wait_until(lambda: len(two._open) == 2)
         assert two.submit("a").result() != os.getpid()

@@ -271,6 +271,19 @@ def test_links_of_other_sites_may_lead_to_pages(client):
 # Requests that no browser sends
 
 
+@pytest.mark.parametrize("path", ["/", "/api/info", "/api/images/1/thumbnail", "/healthz", "/nothing"])
+def test_a_head_is_that_of_the_answer(client, path):
+    whole, head = client.get(path), client.head(path)
+    assert head.status_code == whole.status_code
+    assert head.content == b""
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    assert head.headers["content-length"] == str(len(whole.content))
+
+
+def test_a_head_changes_nothing(client):
+    assert client.head("/api/undo/1").status_code == 405
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -264,6 +264,7 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(search(client, png(0), top=0), 422, "top")
     assert_problem(search(client, png(0), expand="average"), 422, "expand")
     assert_problem(search(client, png(0), expand="results", verify=0), 422, "verify is 0")
+    assert_problem(search(client, png(0), least_confidence=0.9, verify=0), 422, "least_confidence needs")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
     assert_problem(client.get("/api/pictures/image-%2e%2e"), 422, "expected image-NUMBER")

@@ -292,3 +292,7 @@ def test_a_file_that_a_killed_server_has_left_is_used(tmp_path):
     (tmp_path / "b.jpg").symlink_to(tmp_path / "a.jpg")
     found = place(Coming("b.jpg", coming, content_hash(coming)), tmp_path)
     assert found == (tmp_path / "b (2).jpg", True)
+
+
+def test_waiting_changes_are_counted(client):
+    assert 'faemb_waiting{desk="changing"} 0.0' in client.get("/metrics").text

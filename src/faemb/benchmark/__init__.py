@@ -1,1 +1,1 @@
-"""Benchmarks of instance search: their datasets, their ground truth, the numbers that the paper published."""
+"""Benchmarks of instance search: datasets, ground truth, tables of results, and the numbers published in the paper."""

@@ -1,7 +1,7 @@
-"""SPoC and R-MAC on a benchmark: one vector per image, pooled from the feature maps that other rows embed.
+"""SPoC and R-MAC on a benchmark: one vector per image, pooled from the feature maps whose cells other rows embed.
 
-A map is rebuilt from the stored local features, so that the network processes each image once, and the box of a query
-selects cells of the map as it selects features.
+A map is rebuilt from the stored local features, so that the network processes each image only once. The box of a query
+selects cells of the map, in the same way as it selects features.
 """
 
 import time
@@ -62,7 +62,7 @@ class Baseline(Asked):
 def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, "d h w"]:
     """The largest feature map of the network; with `part`, only the rows and columns that these features span.
 
-    Scores are the lengths of the vectors; cells without a feature are zero.
+    Vectors get back their original norms, which are the scores; cells without a feature are zero.
     """
     if features.grids is None:
         raise InputError("these features are stored without the grid of their map; delete them and extract them again")
@@ -81,5 +81,5 @@ def map_of(features: LocalFeatures, *, part: bool = False) -> Float[np.ndarray, 
 
 
 def _shortened(axes: Rotation, vectors: Vectors, length: int) -> Float[np.ndarray, "N k"]:
-    """Leading components at unit length; no mean is subtracted from zero vectors, which stay zero."""
+    """Leading components scaled to unit length; zero vectors stay zero."""
     return np.where(np.any(vectors != 0, axis=1, keepdims=True), unit_length(axes.leading(vectors, length)), 0)

@@ -1,4 +1,4 @@
-"""An experiment as the user sets it up: checked before any long work starts, then run."""
+"""An experiment with the options of the user: all are checked before the run starts."""
 
 import inspect
 import re
@@ -20,6 +20,7 @@ from faemb.errors import InputError
 from faemb.features import CnnMap, CnnPatches, CnnTokens, Extractor, HessianAffine
 from faemb.pooling import POOLINGS
 from faemb.runtime import Progress
+from faemb.runtime.parallel import Jobs
 from faemb.settings import require_choice, require_seed, require_whole
 
 _MOST_SEEDS = 1000
@@ -29,7 +30,7 @@ _WITH_DISTRACTORS = {"holidays": "holidays+flickr1m", "oxford5k": "oxford105k"}
 
 @dataclass(frozen=True)
 class Experiment:
-    """Settings of a run of either a table or a preset."""
+    """Options of a run of either a table or a preset."""
 
     dataset: Path
     learning: tuple[Path, ...]
@@ -44,12 +45,12 @@ class Experiment:
     kind: str | None = None
     seed: int = 0
     seeds: int = 1
-    """Number of seeds, from `seed` on; results are means with standard deviations."""
+    """Number of consecutive seeds, starting with `seed`; results are means with standard deviations."""
     distractors: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
-        """Data, table and the options that are not their defaults: holidays-sota-flickr-sum-seed-3."""
+        """Data, table and the options that differ from their defaults, such as holidays-sota-flickr-sum-seed-3."""
         parts = [
             *(self.dataset.resolve().name, self.table or self.preset or ""),
             *(folder.resolve().name for folder in (*self.learning, *self.distractors)),
@@ -61,7 +62,7 @@ class Experiment:
         return "-".join(part for part in parts if part)
 
     def options(self, device: str) -> dict[str, Json]:
-        """All that tells this experiment from others, with absolute paths."""
+        """All options that identify the experiment, with absolute paths."""
         paths = {
             name: [str(folder.resolve()) for folder in folders]
             for name, folders in {
@@ -80,7 +81,7 @@ def _default(name: str) -> Any:
 
 
 def _extractor_words(extractor: Extractor) -> Iterator[str]:
-    """The kind of an extractor other than Hessian-affine, and its settings that are not the defaults."""
+    """The class of an extractor other than Hessian-affine, and its settings that differ from the defaults."""
     if not isinstance(extractor, HessianAffine):
         yield type(extractor).__name__
     for name, value in extractor.get_params(deep=False).items():
@@ -100,12 +101,12 @@ def run_experiment(
     cache: Path,
     *,
     device: str = "cpu",
-    jobs: int | None = None,
+    jobs: Jobs = None,
     progress: Progress | None = None,
 ) -> Run:
     """Run the experiment; finished rows are stored in `out`, so that an interrupted run can be continued.
 
-    A folder `out` that holds anything but a run with the same options is refused.
+    Raises an error if the folder `out` holds anything but a run with the same options.
     """
     if (experiment.table is None) == (experiment.preset is None):
         raise InputError("give either a table or a preset, such as --table embeddings, or --preset f-faemb-16")

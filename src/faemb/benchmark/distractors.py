@@ -1,4 +1,4 @@
-"""Distractors, possibly millions: pooled once, one shard at a time, and counted; never all in memory at once.
+"""Distractors, possibly millions: pooled once, in shards, and counted in rankings; never all in memory at once.
 
 For each shard, and for the costly part of each encoder, pooled vectors are stored in half precision. An image that
 cannot be read, or that has no local features, is ranked last for every query.
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from faemb.arrays import to_numpy
+from faemb.arrays import Array, to_numpy
 from faemb.benchmark.scoring import Scores, distractors_before
 from faemb.benchmark.workbench import Workbench, kept, load_vectors, stem_of
 from faemb.encoder import Encoder
@@ -25,7 +25,7 @@ SHARD = 1024
 def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
     """Pool all distractors with all of these encoders in one pass, since extracting features takes longest."""
     stems = {bench.key_of(stem): stem for stem in map(stem_of, encoders)}
-    fitted: dict[str, Encoder] = {}
+    poolers: dict[str, Callable[[list[np.ndarray]], Array]] = {}
     done = 0
     for number, paths in enumerate(_shards(bench)):
         bench.progress("distractors", done, bench.checked.distractors.files)
@@ -33,8 +33,8 @@ def pool_distractors(bench: Workbench, encoders: Iterable[Encoder]) -> None:
         if missing:
             sets = _descriptors(paths, bench)
             for key in missing:
-                encoder = fitted.get(key) or fitted.setdefault(key, bench.fitted(stems[key]))
-                vectors = to_numpy(encoder.pool(sets)).astype(np.float16)
+                pool = poolers.get(key) or poolers.setdefault(key, bench.fitted(stems[key]).pooler(bench.jobs))
+                vectors = to_numpy(pool(sets)).astype(np.float16)
                 kept(_file(bench, stems[key], number), lambda vectors=vectors: vectors)  # type: ignore[misc]
         done += len(paths)
     bench.progress("distractors", done, done)

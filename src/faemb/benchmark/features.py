@@ -7,9 +7,9 @@ A store is a folder of files of about 128 MB each, in the safetensors format:
     images      in the header, as JSON, for each image: SHA-256 of its file, number of features, width and height in
                 pixels, CRC32 of its rows, rows and columns of its feature maps
 
-Images are identified by their content: one that was renamed is not extracted again, one that was changed is. A file
-is complete or absent, so that a killed run loses only the images that were not yet written. A file with other content
-is ignored, and its images are extracted again.
+Images are identified by their content: a renamed image is not extracted again, a changed image is. Files are written
+atomically, so that a killed run loses only the images that were not yet written. Damaged files are ignored, and their
+images are extracted again.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ from faemb.features import Extractor, LocalFeatures
 from faemb.features.local_features import Grids
 from faemb.runtime import Progress, silent
 from faemb.runtime.limits import require_memory
-from faemb.runtime.parallel import checked_jobs, spread
+from faemb.runtime.parallel import Jobs, require_jobs, spread
 from faemb.runtime.storage import replacing
 
 FILE_BYTES = 128 << 20
-"""Size at which extracted features are written to a file."""
+"""Number of bytes of extracted features at which they are written to a file."""
 _BYTES_PER_CHARACTER = 40
-"""Memory for the header of a file while it is read: lists of lists take most."""
+"""Bytes of memory per character of a file's header while it is read: lists of lists take most."""
 _SUFFIX = ".safetensors"
 _TENSOR = "features"
 
@@ -56,7 +56,7 @@ class _Entry:
     maps: list[list[int]]
 
     def __post_init__(self) -> None:
-        """TypeError or ValueError for values that no image has; a file can contain any."""
+        """Raise a TypeError or ValueError for invalid values: a file can contain anything."""
         whole = [self.count, self.width, self.height, self.crc32, *(side for size in self.maps for side in size)]
         if not isinstance(self.sha256, str) or any(type(value) is not int for value in whole):
             raise TypeError("a header of another kind")
@@ -69,7 +69,7 @@ class _Place(NamedTuple):
 
     file: Path
     read: Callable[[int, int], Rows]
-    """Reads the rows from start to before stop."""
+    """Reads the rows from start (inclusive) to stop (exclusive)."""
     start: int
     entry: _Entry
 
@@ -107,7 +107,7 @@ class FeatureStore:
         self._folder, self._extractor = folder, extractor
         self._places: dict[str, _Place] = {}
         for file in sorted(folder.glob(f"*{_SUFFIX}")):
-            if file.is_file():  # opening a pipe would wait
+            if file.is_file():  # opening a pipe would block
                 self._open(file)
 
     def features(
@@ -115,7 +115,7 @@ class FeatureStore:
         images: Sequence[Path],
         sha256: Callable[[Path], str],
         *,
-        jobs: int | None = None,
+        jobs: Jobs = None,
         progress: Progress = silent,
     ) -> StoredFeatures:
         """Features of these images, in their order; those that are not in the store are extracted first."""
@@ -125,15 +125,15 @@ class FeatureStore:
             self._extract(missing, jobs, progress)
         return StoredFeatures([self._places[digest] for digest in digests], self._extractor.fingerprint)
 
-    def _extract(self, images: Mapping[str, Path], jobs: int | None, progress: Progress) -> None:
-        """Images that fail are reported after all others are stored."""
+    def _extract(self, images: Mapping[str, Path], jobs: Jobs, progress: Progress) -> None:
+        """Extract and store features; images that fail raise an error after all others are stored."""
         waiting: dict[str, LocalFeatures] = {}
         failed: list[str] = []
         size = 0
-        workers = min(checked_jobs(jobs), len(images))
+        require_jobs(jobs)
         progress("features", 0, len(images))
         try:
-            outcomes = spread(_Extract(self._extractor), images.items(), jobs=workers)
+            outcomes = spread(_Extract(self._extractor), images.items(), jobs=jobs)
             for done, ((digest, image), outcome) in enumerate(outcomes, 1):
                 if isinstance(outcome, Exception):
                     failed.append(about(image, outcome))
@@ -211,7 +211,7 @@ def _is_possible(rows: Rows, maps: Sequence[Sequence[int]]) -> bool:
 
 
 def _require_rows(tensor: Any, entries: Sequence[_Entry]) -> None:
-    """ValueError unless the tensor has the rows that the header counts, with geometry and a descriptor each."""
+    """Raise a ValueError unless the tensor has as many rows as the header states, each with geometry and descriptor."""
     rows, columns = tensor.get_shape()
     geometry = 10 if any(entry.maps for entry in entries) else 7
     if tensor.get_dtype() != "F32" or rows != sum(entry.count for entry in entries) or columns <= geometry:
@@ -221,6 +221,6 @@ def _require_rows(tensor: Any, entries: Sequence[_Entry]) -> None:
 def _read(tensor: Any, file: Path, start: int, stop: int) -> Rows:
     columns = tensor.get_shape()[1]
     require_memory(2 * (stop - start) * columns * np.dtype(np.float32).itemsize, file)  # rows, and descriptors
-    if start == stop:  # which safetensors refuses
+    if start == stop:  # safetensors raises an error for an empty slice
         return np.zeros((0, columns), np.float32)
     return tensor[start:stop]

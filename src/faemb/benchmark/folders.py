@@ -1,7 +1,7 @@
 """Run folders: one for each set of options, which are stored in options.json before the first row is computed.
 
-Options are what a run was asked for, with the paths of its data; whoever asks for the same continues the run, and
-nothing else is written into its folder.
+Options are those of the command, with the paths of its data. A run with the same options is resumed; a run with other
+options never writes to the folder.
 """
 
 import json
@@ -15,20 +15,20 @@ from faemb.runtime.storage import make_folder, replacing
 
 OPTIONS = "options.json"
 _LONGEST_NAME = 150
-"""Characters of a name without its number: file systems allow 255 bytes."""
+"""Largest number of characters of a name without its number: file systems allow 255 bytes."""
 
 Options = Mapping[str, Json]
 
 
 def folder_for(options: Options, name: str, parent: Path) -> Path:
-    """The folder in `parent` of a run with these options, or the first free one: NAME, NAME-2, NAME-3 and so on."""
+    """The folder in `parent` of a run with these options, else the first unused one of NAME, NAME-2, NAME-3 ..."""
     short = name[:_LONGEST_NAME]
     candidates = (parent / (short if number == 1 else f"{short}-{number}") for number in count(1))
     return next(folder for folder in candidates if _is_free(folder) or _is_of(folder, options))
 
 
 def claim(folder: Path, options: Options) -> None:
-    """Store the options in a free folder; an error if the folder holds a run of other options, or anything else."""
+    """Store the options in an unused folder; raises an error if it holds a run with other options, or other files."""
     if _is_free(folder):
         make_folder(folder)
         with replacing(folder / OPTIONS) as temporary:
@@ -47,7 +47,7 @@ def claim(folder: Path, options: Options) -> None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether the folder is missing or empty. The temporary file of a process that was killed does not count."""
+    """Whether the folder is missing or empty. Temporary files of killed processes are ignored."""
     return not folder.exists() or (
         folder.is_dir() and all(path.name.startswith(".") and path.suffix == ".tmp" for path in folder.iterdir())
     )
@@ -74,7 +74,7 @@ def _held(folder: Path) -> dict[str, Json] | None:
 
 
 def _as_stored(options: Options) -> dict[str, Json]:
-    stored: dict[str, Json] = json.loads(json.dumps(options))  # such as tuples, which become lists
+    stored: dict[str, Json] = json.loads(json.dumps(options))  # JSON turns tuples into lists
     return stored
 
 

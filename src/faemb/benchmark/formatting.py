@@ -46,7 +46,7 @@ def measure_names(rows: Sequence[Row]) -> list[str]:
 
 
 def main_measure(run: Run) -> str:
-    """The measure that rows are ranked by: the one that is plotted, otherwise the first."""
+    """The measure by which rows are ranked: the plotted one, or else the first."""
     names = measure_names(run.rows)
     plotted = run.plot.get("y", "")
     return plotted if plotted in names else next(iter(names), "")

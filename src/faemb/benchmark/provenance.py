@@ -10,7 +10,7 @@ CAUTION = "These are not known to be the paper's data; its numbers are comparabl
 
 
 def caution(run: Run) -> str:
-    """How far published numbers can be compared; empty if there are none, or if nothing differs."""
+    """Sentences on why published numbers are not comparable; empty if there are none, or if nothing differs."""
     compared = [row for row in run.rows if row.published]
     complete = all(used.note.startswith(COMPLETE) for used in (run.dataset, *run.distractors))
     return " ".join([*([CAUTION] if compared and not complete else []), *_differences(compared)])

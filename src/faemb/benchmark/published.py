@@ -19,7 +19,7 @@ Condition = str | int
 class Result:
     value: float
     conditions: Mapping[str, Condition]
-    """method and, depending on the table, dataset, n, D, bits."""
+    """The method and, depending on the table, dataset, n, D, bits."""
 
 
 def published(table: str, **conditions: Condition) -> float | None:

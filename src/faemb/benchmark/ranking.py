@@ -47,9 +47,9 @@ class Board:
 
 
 def runs_among(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Those of these places that hold a run, and the others, such as caches and runs that are not finished.
+    """The places that hold a run, and the others, such as caches and unfinished runs.
 
-    An error if a place does not exist, or if none holds a run.
+    Raises an error if a place does not exist, or if none holds a run.
     """
     for place in places:
         if not place.exists():
@@ -61,7 +61,7 @@ def runs_among(places: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def load_sources(places: Iterable[Path]) -> tuple[list[Source], list[Fault]]:
-    """The runs of these folders, each once, and what is wrong with those that cannot be read."""
+    """The runs of these folders, each once, and the faults of those that cannot be read."""
     sources: list[Source] = []
     faults: list[Fault] = []
     for folder in dict.fromkeys((place if place.is_dir() else place.parent).resolve() for place in places):
@@ -92,7 +92,7 @@ def _board(sources: tuple[Source, ...]) -> Board:
 
 
 def _place(row: Row, source: Source) -> Place:
-    """Settings of the row precede and override those of the run."""
+    """The row with the settings of its run added; its own come first and override those of the run."""
     return Place(replace(row, settings={**row.settings, **source.run.settings, **row.settings}), source)
 
 

@@ -1,4 +1,4 @@
-"""Rows of re-ranking: the order of the vectors, and the order after verification of the first candidates."""
+"""Rows of re-ranking: the ranking by vectors, and the ranking after verification of the best candidates."""
 
 import time
 from collections.abc import Mapping
@@ -13,31 +13,34 @@ from faemb.benchmark.datasets import Query
 from faemb.benchmark.rows import Asked, Retrieval, best_seconds
 from faemb.benchmark.run import Row
 from faemb.benchmark.scoring import Scores, measured, similarities
-from faemb.benchmark.workbench import Workbench
+from faemb.benchmark.workbench import Pooled, Workbench
 from faemb.errors import InputError
 from faemb.evaluation import ranked
 from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Unrelated, sample_of
 from faemb.rerank.expansion import FURTHER, NEIGHBOURS, seeds, through
+from faemb.rerank.vector_expansion import BY_VECTORS, RANKED, averaged, scaled
 
-SEARCHING, VERIFYING = "ms to search", "ms to verify"
+SEARCHING, EXPANDING, VERIFYING = "ms to search", "ms to expand", "ms to verify"
 """Milliseconds per query."""
 _ABOVE = 10.0
-"""Added to scores of verified images, so that they precede all others; similarities are 1 at most."""
+"""Added to the scores of verified images, so that they rank above all others, whose similarities are at most 1."""
 
 
 @dataclass(frozen=True)
 class Reranked(Retrieval):
-    """Retrieval by vectors, of which the `verified` most similar images are ranked again by verification.
+    """Retrieval by vectors; the `verified` most similar images are re-ranked by verification.
 
-    With `expanded`, the sure ones among them search in turn, as `faemb search --expand results` does.
+    With `expanded`, results with the verdict "same" are used as further queries, as by `faemb search --expand results`.
     """
 
     verified: int = 0
     expanded: bool = False
+    by_vectors: str = ""
+    """Method of query expansion by vectors alone, as in `faemb search --verify 0 --expand NAME`; empty for none."""
 
     def key(self, bench: Workbench) -> str:
-        return f"{super().key(bench)}-{self.verified}-{self.expanded}"
+        return f"{super().key(bench)}-{self.verified}-{self.by_vectors or self.expanded}"
 
     def answer(self, bench: Workbench) -> Row:
         start, vectors = time.monotonic(), self.vectors(bench)
@@ -45,10 +48,16 @@ class Reranked(Retrieval):
         per_query = 1e3 / max(len(scores), 1)
         costs = {SEARCHING: per_query * best_seconds(lambda: similarities(vectors.queries, vectors.images), 3)}
         middle = time.monotonic()
+        if self.by_vectors:
+            scores = self._expanded(bench, scores, vectors)
+            costs[EXPANDING] = per_query * (time.monotonic() - middle)
         if self.verified:
             unrelated = Unrelated.of(vectors.images[sample_of(len(vectors.images))])
-            scores = self._verified(bench, scores, vectors.images, Judge(unrelated, _largest_turn(bench)))
-            costs[VERIFYING] = per_query * (time.monotonic() - middle)
+            judge = Judge(unrelated, _largest_turn(bench))
+            scores, expanding = self._verified(bench, scores, vectors.images, judge)
+            costs[VERIFYING] = per_query * (time.monotonic() - middle - expanding)
+            if self.expanded:
+                costs[EXPANDING] = per_query * expanding
         return Row(
             settings={**self.settings, "pooling": self.encoder.pooling, "D": int(vectors.images.shape[1])},
             measures={**measured(bench.dataset, scores), **costs},
@@ -56,8 +65,11 @@ class Reranked(Retrieval):
             encoder=repr(self.encoder),
         )
 
-    def _verified(self, bench: Workbench, scores: Scores, images: Float[np.ndarray, "N D"], judge: Judge) -> Scores:
-        found = scores.astype(np.float64)
+    def _verified(
+        self, bench: Workbench, scores: Scores, images: Float[np.ndarray, "N D"], judge: Judge
+    ) -> tuple[Scores, float]:
+        """Scores after verification, and the seconds spent on expansion."""
+        found, expanding = scores.astype(np.float64), 0.0
         queries = zip(bench.dataset.queries, bench.query_features, strict=True)
         for number, (query, features) in enumerate(queries):
             bench.progress("verify", number, len(found))
@@ -66,17 +78,43 @@ class Reranked(Retrieval):
             order = self._order(bench, query, found[number])
             judged = _judged(bench, judge, features, order[: self.verified], found[number])
             if self.expanded:
+                begun = time.monotonic()
                 if not _sure(judged):
                     further = order[self.verified : self.verified + FURTHER]
                     judged |= _judged(bench, judge, features, further, found[number])
                 expand(bench, judge, judged, images, None if bench.dataset.query_stays else query.number)
+                expanding += time.monotonic() - begun
             if judged:
                 found[number, list(judged)] = np.array(list(judged.values())) - min(judged.values()) + _ABOVE
         bench.progress("verify", len(found), len(found))
+        return found, expanding
+
+    def _expanded(self, bench: Workbench, scores: Scores, vectors: Pooled) -> Scores:
+        found, count = scores.astype(np.float64), BY_VECTORS[self.by_vectors]
+        for number, (query, vector) in enumerate(zip(bench.dataset.queries, vectors.queries, strict=True)):
+            order = self._order(bench, query, found[number])[:RANKED]
+            if not vector.any() or not len(order):
+                continue
+            if self.by_vectors == "average":
+                near = order[:count]
+                wider = averaged(vector[None], vectors.images[near][None], scores[number, near][None])
+                found[number] = similarities(wider, vectors.images)[0]
+                continue
+            similar = similarities(vectors.images[order], vectors.images)
+            similar[np.arange(len(order)), order] = -np.inf
+            if not bench.dataset.query_stays:
+                similar[:, query.number] = -np.inf
+            near = np.argsort(-similar, axis=1, kind="stable")[:, :count]
+            similar = np.take_along_axis(similar, near, 1)
+            if self.by_vectors == "scaled":
+                changed = scaled(scores[number, order], similar)
+            else:
+                changed = averaged(vectors.images[order], vectors.images[near], similar) @ vector
+            found[number, order] = changed - changed.min() + _ABOVE
         return found
 
     def _order(self, bench: Workbench, query: Query, scores: Float[np.ndarray, " N"]) -> np.ndarray:
-        """Candidates, the most similar first. A query that is removed from its ranking is none; junk is not known."""
+        """Candidates, most similar first, without the query if it is removed from its own ranking; junk is included."""
         order = ranked(scores)
         order = order[np.isfinite(scores[order])]
         return order[bench.dataset.query_stays | (order != query.number)]
@@ -85,7 +123,7 @@ class Reranked(Retrieval):
 def _judged(
     bench: Workbench, judge: Judge, query: LocalFeatures, candidates: np.ndarray, similar: Float[np.ndarray, " N"]
 ) -> dict[int, float]:
-    """Log-odds of the candidates, by number of the image, given the similarity of all images."""
+    """Log-odds of the candidates, by image number; `similar` are the similarities of all images to the query."""
     loads = [partial(bench.images.features, candidate) for candidate in candidates.tolist()]
     found = judge.judge(query, similar[candidates], loads)
     return {image: judgement.score for image, judgement in zip(candidates.tolist(), found, strict=True)}
@@ -94,7 +132,10 @@ def _judged(
 def expand(
     bench: Workbench, judge: Judge, judged: dict[int, float], images: Float[np.ndarray, "N D"], removed: int | None
 ) -> None:
-    """Add what the sure results find in turn, or raise its score; `removed` is not searched for."""
+    """Search with the results of verdict "same"; add their results to `judged`, or raise the scores of those in it.
+
+    The image `removed` is not added.
+    """
     for image in _sure(judged):
         score = judged[image]
         similar = images @ images[image]
@@ -105,7 +146,7 @@ def expand(
 
 
 def _sure(judged: Mapping[int, float]) -> list[int]:
-    """The images that search in turn, given log-odds."""
+    """The images to use as further queries, given the log-odds of all."""
     order = sorted(judged, key=lambda image: -judged[image])
     return [order[place] for place in seeds([float(expit(judged[image])) for image in order])]
 
@@ -119,7 +160,7 @@ def _largest_turn(bench: Workbench) -> float:
 
 @dataclass(frozen=True)
 class Elsewhere(Asked):
-    """A published number of a system that is not computed here, to be read beside the rows that are."""
+    """A published number of a system that is not computed here, listed for comparison."""
 
     published: Mapping[str, float] = field(default_factory=dict)
 

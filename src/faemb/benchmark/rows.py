@@ -1,4 +1,4 @@
-"""Kinds of rows: what each measures on a workbench."""
+"""Kinds of rows of a table; each computes its measures on a workbench."""
 
 import json
 import time
@@ -23,7 +23,7 @@ from faemb.encoder import Encoder
 
 PER_DESCRIPTOR = "µs per descriptor"
 _TIMED, _LEARNED = 2000, 50_000
-"""Numbers of descriptors: to time an embedding, and to learn from by Algorithm 1."""
+"""Number of descriptors to time an embedding, and number to run Algorithm 1 on."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Asked(ABC):
 
     @abstractmethod
     def key(self, bench: Workbench) -> str:
-        """A key for this row on these data."""
+        """A key of this row and its data, by which its result is cached."""
 
     def _named(self) -> tuple[str, str]:
         return type(self).__name__, json.dumps(dict(self.settings), sort_keys=True)
@@ -126,7 +126,7 @@ class Convergence(_EncoderRow):
 
 
 def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.ndarray, "N D"]], Scores]:
-    """Similarities of the queries to images: inner products, or agreement of codes learned from the learning images."""
+    """A function that gives the similarities of the queries to images: inner products, or number of equal bits."""
     if bits is None:
         return lambda images: similarities(vectors.queries, images)
     code = ITQ(bits, seed=seed).fit(_nonzero(vectors.learning))
@@ -141,7 +141,7 @@ def _scorer(vectors: Pooled, bits: int | None, seed: int) -> Callable[[Float[np.
 
 
 def best_seconds(run: Callable[[], object], repeats: int = 5) -> float:
-    """Time of the fastest of several runs, the one least slowed by other work on the machine."""
+    """Time of the fastest of several runs, the one least slowed down by other processes."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()

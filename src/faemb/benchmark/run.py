@@ -1,14 +1,14 @@
-"""One experiment: data and settings, measured results, the paper's numbers beside them; stored as run.json.
+"""One experiment: data, settings, measured results and the paper's numbers; stored as run.json.
 
-A run folder holds run.json and the files made from it. The file is complete or absent; while an experiment is running,
-its finished rows are in rows.jsonl, one line each, so that an interrupted one continues where it stopped.
+A run folder holds run.json and the files made from it. The file is written at the end; until then the finished rows of
+an experiment are in rows.jsonl, one line each, so that an interrupted experiment can be resumed.
 
 The file has a `version`, and later versions of faemb read the earlier ones from 2 on:
 
     2    the fields below without `Row.published_with`
     3    `published_with` was added; if it is absent, as in version 2, settings of published numbers are unknown
 
-A file of a higher version is refused as made by a newer faemb.
+A file of a higher version is an error: it was made by a newer faemb.
 """
 
 import json
@@ -34,9 +34,9 @@ Json = Any
 
 _LARGEST, _LARGEST_COUNT = 1e100, 1e12
 _MOST_ROWS, _MOST_NAMES = 10_000, 500
-"""Rows of a run, and names of settings and measures in all of them; each name becomes a column."""
+"""Largest number of rows of a run, and of names of settings and measures in all rows; each name becomes a column."""
 _BYTES_IN_MEMORY = 50
-"""Memory for each byte of a file, with some to spare: short values and names as objects of Python."""
+"""Bytes of memory per byte of a file, as Python objects; a generous bound."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Row:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Time of each stage: fit, encode and so on."""
     encoder: str = ""
-    """Settings that are not the defaults, as Python code; those of the first seed if there are several."""
+    """Settings that differ from the defaults, as Python code; with several seeds, those of the first seed."""
     series: tuple[float, ...] = ()
     """Values of a curve, such as the objective by iteration."""
     spread: Mapping[str, float] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Run:
     seconds: float
     rows: tuple[Row, ...]
     plot: Mapping[str, str] = field(default_factory=dict)
-    """How to plot it: the settings for `x` and `lines`, the measure for `y`; empty for a table that is not a curve."""
+    """How to plot the run: the settings for `x` and `lines`, the measure for `y`; empty for a table without a plot."""
 
     def save(self, folder: Path) -> Path:
         path = folder / FILE
@@ -162,7 +162,7 @@ def _used(content: Json) -> Used:
 
 
 def row_of(content: Json) -> Row:
-    """A row of a file; a TypeError if it is none."""
+    """A row from the content of a file; raises a TypeError if it is invalid."""
     fields = {**content}
     row = Row(**{**fields, "series": tuple(fields.get("series", ()))})
     _require_mappings(row, settings=_is_value, published_with=_is_value, seconds=_is_count)
@@ -177,7 +177,7 @@ def _is_text(value: Json) -> bool:
 
 
 def _is_number(value: Json) -> bool:
-    """NaN and infinity are numbers that could not be measured."""
+    """Whether a value is a number; NaN and infinity are allowed, for values that could not be measured."""
     if not isinstance(value, int | float):
         return False
     return abs(value) <= _LARGEST or (isinstance(value, float) and not math.isfinite(value))
@@ -195,7 +195,7 @@ Check = Callable[[Json], bool]
 
 
 def _require_all(part: Row | Used | Run, check: Check, *names: str) -> None:
-    """Check values here, where the file can be named, and not where the contents are printed or plotted."""
+    """Check values on reading, where the error can name the file, not when they are printed or plotted."""
     for name in names:
         _require(check(getattr(part, name)), name, getattr(part, name))
 

@@ -1,4 +1,4 @@
-"""Runs the rows of a table one after the other; each is stored when it is done, so that a run can be resumed."""
+"""Computes the rows of a table one after the other and stores each at once, so that a run can be resumed."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def run_table(
 
 
 class Journal:
-    """Finished rows, one line each, by a key of everything that they depend on."""
+    """File of finished rows, one line each, with a key that covers everything that the row depends on."""
 
     def __init__(self, path: Path, bench: Workbench) -> None:
         self._path, self._bench = path, bench
@@ -77,7 +77,7 @@ class Journal:
             content = json.loads(line)
             self._rows[content["key"]] = row_of(content["row"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            return  # the last line of a killed run, or a row in the form of an older version
+            return  # the incomplete last line of a killed run, or a row of an older version
 
     def row(self, asked: Asked) -> Row | None:
         return self._rows.get(self._key(asked))

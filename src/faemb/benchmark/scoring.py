@@ -1,4 +1,4 @@
-"""Computes a benchmark's measures from image vectors; distractors need not be in memory at once."""
+"""Measures of a benchmark, computed from image vectors; distractors are only counted, in any number of portions."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ def rankings(scores: Scores, before: Int[np.ndarray, "Q N"] | None = None) -> It
 def distractors_before(scores: Scores, distractors: Float[np.ndarray, "Q M"]) -> Int[np.ndarray, "Q N"]:
     """Number of distractors more similar to each query than each image; at equal similarity the image is first.
 
-    Counts of several portions of distractors are added.
+    The counts of several portions of distractors can be added.
     """
     counts = np.empty(scores.shape, np.int64)
     for query, (row, others) in enumerate(zip(scores, distractors, strict=True)):

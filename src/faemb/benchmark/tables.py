@@ -1,7 +1,7 @@
 """The tables and figures of the paper, each as the rows to be computed.
 
-Rows with settings from the paper hold its number. Pooling is the encoder's default unless a table varies it; reports
-state where the paper used another pooling.
+Rows with settings of the paper include the published number. Pooling is the encoder's default unless a table varies it;
+reports state where the paper used another pooling.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +17,7 @@ from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.presets import PUBLISHED, VARIANTS, preset
 from faemb.rerank import VERIFIED
+from faemb.rerank.vector_expansion import BY_VECTORS
 from faemb.rotation import Rotation
 
 METHODS = {"vlad": "VLAD", "fisher": "Fisher", "temb": "Temb", "vlat": "VLAT", "faemb": "FAemb", "f-faemb": "F-FAemb"}
@@ -38,9 +39,9 @@ class Choice:
     large: bool = False
     """Add rows of about 16,000 dimensions, which take hours without a GPU."""
     maps: bool = False
-    """The features are all cells of a network's maps: add SPoC and R-MAC, which pool such maps."""
+    """Whether the features are all cells of a network's maps; adds SPoC and R-MAC, which pool such maps."""
     adapt: Callable[[Encoder], Encoder] = lambda encoder: encoder
-    """Applied to every encoder of the table; tests reduce their size by it."""
+    """Applied to every encoder of the table; tests use it to make encoders smaller."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class TableOf:
 
 
 def embeddings(choice: Choice) -> Iterator[Asked]:
-    """Only rows with Sinkhorn pooling, the paper's, have published numbers."""
+    """All methods with three poolings, with and without RN; numbers are published for Sinkhorn pooling only."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
         for pooling in ("sum", POOLING, "democratic") if choice.pooling is None else (choice.pooling,):
@@ -87,7 +88,7 @@ def sota(choice: Choice) -> Iterator[Asked]:
 
 
 def short(choice: Choice) -> Iterator[Asked]:
-    """The paper's rows; then ours without the power law, as it leaves less energy in the leading components."""
+    """The paper's rows; then rows without the power law, which takes energy from the leading components."""
     for name, method in (("temb-64", "Temb +RN"), ("f-faemb-8", "F-FAemb +RN")):
         for length in LENGTHS:
             encoder = _preset(name, choice, rotation=True, keep=length)
@@ -109,7 +110,7 @@ def binary(choice: Choice) -> Iterator[Asked]:
 
 
 def ablation(choice: Choice) -> Iterator[Asked]:
-    """F-FAemb-8 of the paper with k-means anchors; then one difference of the released code, or of ours, at a time."""
+    """F-FAemb-8 of the paper with k-means anchors; then the same with one change of the released code, or of ours."""
     paper, released = VARIANTS["paper"], VARIANTS["released"]
     half = 45 * 46 // 4
     steps: dict[str, dict[str, Any]] = {
@@ -178,23 +179,24 @@ def cnn(choice: Choice) -> Iterator[Asked]:
 
 
 def rerank(choice: Choice) -> Iterator[Asked]:
-    """Vectors of the default preset and of a longer one, verified, and expanded; then published systems."""
+    """Vectors of the default preset and of a longer one, re-ranked in several ways; then published systems."""
     for name, variant in (("small", None), ("f-faemb-8", choice.variant)):
-        for order, verified, expanded in _ORDERS:
+        for order, how in _ORDERS.items():
             settings: dict[str, Value] = {"method": name, "order by": order}
             encoder = _preset(name, replace(choice, variant=variant))
-            yield Reranked(settings, encoder, verified=verified, expanded=expanded)
+            yield Reranked(settings, encoder, **how)
     for result in tables()[RERANK]:
         if result.conditions["dataset"] == choice.dataset:
             settings = {name: result.conditions[name] for name in ("method", "order by")}
             yield Elsewhere(settings, {"mAP": result.value})
 
 
-_ORDERS = (
-    ("vectors", 0, False),
-    (f"verification of {VERIFIED}", VERIFIED, False),
-    (f"verification of {VERIFIED} and expansion", VERIFIED, True),
-)
+_ORDERS: dict[str, dict[str, Any]] = {
+    "vectors": {},
+    **{f"vectors, {name}": {"by_vectors": name} for name in BY_VECTORS},
+    f"verification of {VERIFIED}": {"verified": VERIFIED},
+    f"verification of {VERIFIED} and expansion": {"verified": VERIFIED, "expanded": True},
+}
 LARGE, CNN, RERANK = "large", "cnn", "rerank"
 SCALES = (1.0, 0.6)
 """Image scales for the table of CNN features."""
@@ -202,7 +204,7 @@ SCALES = (1.0, 0.6)
 TABLES = {
     "embeddings": TableOf("Embeddings at equal length, aggregation and rotation", embeddings, {}),
     "anchors": TableOf("Number of anchors", anchors, {"x": "n", "y": "mAP", "lines": "method"}),
-    "sota": TableOf("Beside the state of the art", sota, {}),
+    "sota": TableOf("Comparison with the state of the art", sota, {}),
     "short": TableOf("Short vectors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     LARGE: TableOf("Short vectors among distractors", short, {"x": "D", "y": "mAP", "lines": "method"}),
     "binary": TableOf("Binary codes", binary, {"x": "bits", "y": "mAP", "lines": "method"}),

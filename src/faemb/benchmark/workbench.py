@@ -1,4 +1,4 @@
-"""A workbench: a dataset, learning images and an extractor, with the costly results computed from them in a cache.
+"""A workbench: a dataset, learning images and an extractor, with a cache of the expensive results computed from them.
 
     features of all images                  once per extractor and image
     projection, anchors, statistics         once per their settings and learning images
@@ -6,7 +6,7 @@
     pooled vectors                          once per pooling of these
     power law, rotation, first components   computed for each row: their cost is small
 
-Rows of a table that differ only in the last steps share the others, within a run and from one run to the next.
+Rows of a table that differ only in the last steps share the results of the others, in one run and across runs.
 """
 
 import functools
@@ -35,18 +35,19 @@ from faemb.features import Extractor, LocalFeatures
 from faemb.features.folders import find_images
 from faemb.runtime import Progress, silent
 from faemb.runtime.limits import require_plain_file
+from faemb.runtime.parallel import Jobs
 from faemb.runtime.storage import replacing
 from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
 
 FORMAT = 1
-"""Increased when cached results are computed or stored in another way."""
+"""Version of the cache; increased when results are computed or stored differently."""
 LEARNING_DESCRIPTORS = 1_000_000
-"""Largest number of descriptors to learn from; each image provides the same number."""
+"""Largest number of descriptors to learn from; each image provides at most an equal share of it."""
 
 
 class Pooled(NamedTuple):
-    """Aggregated vectors, not yet normalised."""
+    """Pooled vectors, not yet normalised."""
 
     learning: Float[np.ndarray, "L D"]
     images: Float[np.ndarray, "N D"]
@@ -62,7 +63,7 @@ class Workbench:
         cache: Path,
         *,
         device: str = "cpu",
-        jobs: int | None = None,
+        jobs: Jobs = None,
         progress: Progress | None = None,
     ) -> None:
         self.dataset, self.extractor, self.cache = dataset, extractor, cache
@@ -116,7 +117,7 @@ class Workbench:
     # Encoders.
 
     def fitted(self, stem: Encoder) -> Encoder:
-        """Projection, anchors and whitening are fitted; whitenings of one embedding share its statistics."""
+        """The encoder with fitted projection, anchors and whitening; whitenings of an embedding share statistics."""
         encoder, spectrum = self._learned(stem)
         encoder.set_params(pooling=stem.pooling, whitening=stem.whitening)
         if spectrum is not None:
@@ -130,7 +131,9 @@ class Workbench:
         folder = self.cache / "learned" / self._learned_key(bare)
         model, statistics = folder / "encoder.faemb", folder / "spectrum.npz"
         if not model.exists() or (stem.whitening is not None and not statistics.exists()):
-            spectrum = bare.to(self.device).fit_embedding(self._sample(stem.seed), progress=self.progress)
+            spectrum = bare.to(self.device).fit_embedding(
+                self._sample(stem.seed), progress=self.progress, jobs=self.jobs
+            )
             bare.whitening = None
             folder.mkdir(parents=True, exist_ok=True)
             if spectrum is not None:
@@ -139,10 +142,10 @@ class Workbench:
         return Encoder.load(model), load_spectrum(statistics) if stem.whitening is not None else None
 
     def pooled(self, encoder: Encoder) -> Pooled:
-        """Vectors of learning images, images and queries, computed by the costly part of this encoder.
+        """Vectors of learning images, images and queries, computed by the expensive part of this encoder.
 
-        Sinkhorn pooling takes about ten times as long as democratic pooling. Only the last steps are learned from
-        learning images, so these are pooled democratically, which is faster.
+        Sinkhorn pooling takes about ten times as long as democratic pooling. The vectors of learning images only serve
+        to learn the last steps, so they are pooled democratically, which is faster.
         """
         stem = stem_of(encoder)
         fit = functools.cache(lambda pooling: self.fitted(_pooling_by(pooling, stem)))
@@ -161,16 +164,17 @@ class Workbench:
 
     def _vectors(self, encoder: Encoder, sets: Sequence[np.ndarray], stage: str) -> np.ndarray:
         encoder.prepare(len(sets), progress=self.progress)
+        pool = encoder.pooler(self.jobs)
         parts, done = [], 0
         for portion in portions(sets):
             self.progress(stage, done, len(sets))
-            parts.append(to_numpy(encoder.pool(portion)))
+            parts.append(to_numpy(pool(portion)))
             done += len(portion)
         self.progress(stage, done, len(sets))
         return np.concatenate(parts)
 
     def projected_sample(self, encoder: Encoder, count: int) -> Float[np.ndarray, "m d"]:
-        """Some descriptors of the learning images, projected as the embedding of this encoder receives them."""
+        """Some descriptors of the learning images, after the projection of this encoder: the input of its embedding."""
         rows = np.concatenate(self._sample(encoder.seed))
         chosen = np.random.default_rng(encoder.seed).permutation(len(rows))[:count]
         if encoder.projection is None:
@@ -183,14 +187,14 @@ class Workbench:
         return [some(sets[place], most, rng) for sets in self.learning_sets for place in range(len(sets))]
 
     def key_of(self, encoder: Encoder | None, *more: str) -> str:
-        """A key for these settings and data; it depends on the order of images, since vectors are stored by number."""
+        """A cache key of settings and data; it depends on the order of images, since vectors are stored by number."""
         images = [path.name for path in self.dataset.images]
         queries = [(query.image.name, query.box) for query in self.dataset.queries]
         order = hashlib.blake2b(repr((images, queries)).encode(errors="surrogateescape")).hexdigest()
         return self._learned_key(encoder, self.checked.images.checksum, self.checked.labels, order, *more)
 
     def _learned_key(self, encoder: Encoder | None, *more: str) -> str:
-        """A key for results that depend on the learning images only."""
+        """A cache key of results that depend on the learning images only."""
         learned = [used.checksum for used in self.learned_from]
         settings = "" if encoder is None else persistence.fingerprint(encoder)
         made = [faemb.__version__, str(FORMAT), self.device]
@@ -203,7 +207,7 @@ def _pooling_by(pooling: str, encoder: Encoder) -> Encoder:
 
 
 def stem_of(encoder: Encoder) -> Encoder:
-    """The costly part of an encoder: unchanged up to pooling, without the steps after it."""
+    """The expensive part of an encoder: all steps up to pooling, without those after it."""
     stem = deepcopy(encoder)
     stem.rotation, stem.keep, stem.power, stem.finishing, stem.discard_after = None, None, 1.0, "paper", 0
     return stem
@@ -219,7 +223,7 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def save_spectrum(spectrum: Spectrum, path: Path) -> None:
-    """Eigenvectors are saved in float32, the precision of a whitening."""
+    """Save statistics; eigenvectors in float32, the precision of a whitening."""
     mean, values, vectors = map(to_numpy, (spectrum.mean, spectrum.values, spectrum.vectors))
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, count=np.array(spectrum.count), mean=mean, values=values, vectors=vectors.astype(np.float32))
@@ -231,7 +235,7 @@ def load_spectrum(path: Path) -> Spectrum:
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """The vectors in the file if it exists; otherwise they are computed and saved there."""
+    """The vectors in the file if it exists; otherwise compute them and save them there."""
     if path.exists():
         return load_vectors(path)
     made = make()
@@ -242,7 +246,7 @@ def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
-    """Vectors that `kept` has saved; they take as much memory as the file has bytes, whatever its header says."""
+    """Vectors saved by `kept`; they never take more memory than the file has bytes, even if its header is wrong."""
     with _damage_told(path):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         if mapped.ndim != 2 or mapped.dtype.kind != "f":
@@ -257,7 +261,7 @@ def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
 def _damage_told(path: Path) -> Iterator[None]:
     require_plain_file(path, "a file of an earlier run")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of Python, which reads headers as it reads programs
+        with warnings.catch_warnings(action="ignore"):  # NumPy parses headers as Python code, which may warn
             yield
     except MemoryError:
         raise

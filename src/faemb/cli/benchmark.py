@@ -9,12 +9,12 @@ from faemb.cli.options import (
     PUBLISHED,
     Device,
     ExtractorOptions,
-    Jobs,
     OpenPage,
     Output,
     Overwrite,
     Quiet,
     Variant,
+    WorkOptions,
     argument,
     end,
     flag,
@@ -74,7 +74,7 @@ def benchmark(
     ] = 1,
     options: ExtractorOptions,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Run a table of the paper, or one preset, on a local benchmark, and show it beside the published numbers.
@@ -103,7 +103,7 @@ def benchmark(
         extractor=_extractor(table, options),
     )
     folder = out or folder_for(experiment.options(device), experiment.name, RUNS)
-    with Live(output.quiet) as progress:
+    with work.opened(output) as jobs, Live(output.quiet) as progress:
         run = run_experiment(experiment, folder, cache, device=device, jobs=jobs, progress=progress)
     written = write_run(run, folder)
     output.show(run.as_dict(), _run_lines(run, written))

@@ -20,10 +20,12 @@ from faemb.cli.options import (
     Overwrite,
     PageOptions,
     Quiet,
+    Store,
     argument,
     end,
     failed_as_json,
     flag,
+    images_argument,
     opened,
     report_failed,
     value,
@@ -38,13 +40,13 @@ if TYPE_CHECKING:
 
 def search(
     collection: InCollection,
-    queries: Annotated[list[Path], argument("QUERY", "Query images.")],
+    queries: Annotated[list[Path], images_argument("QUERY", "Query images: paths or URLs.")],
     *,
     box: Box = None,
     top: Annotated[int, value("K", "Number of results per query, besides the query itself.")] = 10,
     threshold: Annotated[float | None, value("T", "Omit results of lower similarity; from -1 to 1.")] = None,
     verify: Annotated[
-        int, value("N", "Compare the local features of this number of the most similar images; 0 for none.")
+        int, value("N", "Verify this number of the most similar images by their local features; 0 for none.")
     ] = 100,
     least_confidence: Annotated[
         float | None, value("P", "Omit results of lower confidence, such as 0.9; from 0 to 1.")
@@ -53,8 +55,9 @@ def search(
         str,
         value(
             "NAME",
-            "results: also search with each result that is called the same, for images that show the same thing from "
-            "another side; if there is none, compare 100 images more; none.",
+            "results: also search with each result whose verdict is 'same'; if there is none, verify 100 more "
+            "candidates. With --verify 0: average (query expansion), augmented (database-side augmentation) or scaled "
+            "(similarity minus half the mean similarity of a result to its neighbours). none: off.",
         ),
     ] = "none",
     query_parts: Annotated[
@@ -62,6 +65,7 @@ def search(
         value("N", "Search for N x N overlapping parts of each query as well: finds images that show a part of it."),
     ] = 0,
     index: Index = None,
+    store: Store = None,
     page: PageOptions,
     device: Device = "cpu",
     jobs: Jobs = None,
@@ -78,7 +82,7 @@ def search(
 
     page.check()
     region = parse_box(box) if box is not None else None
-    with opened(collection, device=device) as photos, Live(output.quiet) as progress:
+    with opened(collection, device=device, store=store) as photos, Live(output.quiet) as progress:
         answers, faults = photos.search_many(
             queries,
             top=top,
@@ -131,6 +135,7 @@ def duplicates(
         ),
     ] = None,
     index: Index = None,
+    store: Store = None,
     page: PageOptions,
     output: Output,
 ) -> None:
@@ -142,7 +147,7 @@ def duplicates(
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
     page.check()
-    with opened(collection) as photos, Live(output.quiet) as progress:
+    with opened(collection, store=store) as photos, Live(output.quiet) as progress:
         groups = photos.duplicates(
             threshold,
             same_thing=same_thing,
@@ -167,28 +172,30 @@ def _groups_page(groups: "Groups", photos: "Collection") -> str:
 
 def remove(
     collection: InCollection,
-    images: Annotated[list[Path], argument("IMAGE", "Images, or folders of images.")],
+    images: Annotated[list[Path], images_argument("IMAGE", "Images, or folders of images: paths or URLs.")],
     *,
+    store: Store = None,
     output: Output,
 ) -> None:
     """Remove images from a collection; the image files are not deleted.
 
-    A folder is forgotten. An image stays out when its folder is searched again, until its file is given to `faemb add`.
+    A removed folder is no longer searched by `faemb update`. A removed image is not added again until its file itself
+    is given to `faemb add`.
 
     Example: faemb remove photos.faemb photos/blurred.jpg
     """
-    with opened(collection) as photos:
+    with opened(collection, store=store) as photos:
         count, kept_out = photos.remove(images), photos.kept_out()
     lines = [f"{counted(count)} removed from {collection}"]
     if kept_out:
-        lines.append(f"removed images stay out of searched folders; {_way_back(collection)}")
+        lines.append(f"removed images are skipped when folders are searched; {_way_back(collection)}")
     output.show({"removed": count}, lines)
 
 
 def relocate(
     collection: InCollection,
-    old: Annotated[Path, argument("OLD", "Folder or image file as the collection knows it.")],
-    new: Annotated[Path, argument("NEW", "Where it is now.")],
+    old: Annotated[Path, images_argument("OLD", "Folder or image file as the collection knows it.")],
+    new: Annotated[Path, images_argument("NEW", "Where it is now: a path or a URL.")],
     *,
     output: Output,
 ) -> None:
@@ -217,6 +224,7 @@ def check(
     repair: Annotated[
         bool, flag("Compute damaged data again from undamaged data and the image files.", "--repair")
     ] = False,
+    store: Store = None,
     device: Device = "cpu",
     jobs: Jobs = None,
     output: Output,
@@ -225,7 +233,7 @@ def check(
 
     Example: faemb check photos.faemb
     """
-    with opened(collection, device=device) as photos, Live(output.quiet) as progress:
+    with opened(collection, device=device, store=store) as photos, Live(output.quiet) as progress:
         faults = photos.check(repair=repair, jobs=jobs, progress=progress)
         remaining = photos.check() if repair and faults else faults
     for fault in faults:
@@ -239,7 +247,7 @@ def check(
 def export(
     collection: InCollection,
     out: Annotated[Path, value("FILE", "File to write.")],
-    form: Annotated[str, value("NAME", "npz, fvecs, faiss or hloc-h5.", "--format")] = "npz",
+    form: Annotated[str, value("NAME", "npz, fvecs, faiss, hloc-h5 or parquet.", "--format")] = "npz",
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -253,13 +261,42 @@ def export(
         result(f"vectors of {counted(count)} written to {out}")
 
 
+def copy(
+    collection: InCollection,
+    store: Annotated[
+        str,
+        argument(
+            "ADDRESS",
+            "Target: milvus://HOST:PORT/NAME (NAME must be unused), or embedded for files in the collection's folder.",
+        ),
+    ],
+    *,
+    output: Output,
+) -> None:
+    """Copy the vectors of a collection to a Milvus server, or back into its folder, and use them there from now on.
+
+    All vectors are compared with their checksums, and the copy is counted and searched, before it is used. Then the
+    vectors at the old place are deleted: the files vectors-*.f32 and *.faiss, or the Milvus collections of this store.
+    Local features, thumbnails and the catalogue stay in the folder.
+
+    Example: faemb copy photos.faemb milvus://127.0.0.1:19530/photos
+    """
+    with opened(collection) as photos, Live(output.quiet) as progress:
+        count = photos.copy(store, progress=progress)
+    place = f"the folder {collection}" if store == "embedded" else store
+    output.show({"copied": count, "store": store}, [f"vectors of {counted(count)} copied to {place}, and used there"])
+
+
 def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | None) -> Iterator[str]:
     region = "" if box is None else f" in the box {box}"
+    cure = "give a larger picture" if box is None else "give a larger picture or another box"
     for answer in answers:
         if answer.features:
             yield f"{answer.query}: {answer.features} local features"
+            if answer.nothing:
+                yield f"  {answer.nothing}"
         else:
-            yield f"{answer.query} has no local features{region}, so nothing is similar to it"
+            yield f"{answer.query} has no local features{region}, so nothing is similar to it; {cure}"
         yield from _hit_lines(answer.hits)
         if answer.note:
             yield f"  ({answer.note})"
@@ -268,7 +305,7 @@ def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | Non
 
 
 def _hit_lines(hits: Sequence["Hit"]) -> Iterator[str]:
-    """With a line before the first hit of which nothing is claimed."""
+    """One line per hit, and one before the first whose verdict is "unsure"."""
     rank, claimed = 0, True
     others = [hit for hit in hits if not hit.itself]
     if others and others[0].verdict == "unsure":
@@ -307,13 +344,13 @@ def _answer_as_json(answer: "Answer") -> dict[str, object]:
     return {
         "query": answer.query,
         "features": answer.features,
-        "hits": [_hit_as_json(hit) for hit in answer.hits],
+        "hits": [_hit_as_json(answer, hit) for hit in answer.hits],
         "note": answer.note,
     }
 
 
-def _hit_as_json(hit: "Hit") -> dict[str, object]:
-    found = hit.verification
+def _hit_as_json(answer: "Answer", hit: "Hit") -> dict[str, object]:
+    found, regions = hit.verification, answer.overlap(hit)
     return {
         "path": str(hit.path),
         "score": hit.score,
@@ -323,9 +360,11 @@ def _hit_as_json(hit: "Hit") -> dict[str, object]:
         "verdict": hit.verdict or None,
         "through": None if hit.through is None else str(hit.through),
         "verified": found is not None,
+        "evidence": None if found is None else found.evidence,
         "matches": None if found is None else len(found.matches),
         "agreeing": None if found is None else int(found.agreeing.sum()),
         "transform": None if found is None or found.transform is None else found.transform.tolist(),
+        "overlap": None if regions is None else {"query": regions[0].tolist(), "result": regions[1].tolist()},
     }
 
 
@@ -360,7 +399,7 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
     if known.removed:
-        yield f"  {known.removed} removed and passed over in folders; {_way_back(collection)}"
+        yield f"  {known.removed} removed: skipped when folders are searched; {_way_back(collection)}"
     for folder in known.folders:
         without = ", ".join(known.excluded.get(folder, ()))
         yield f"  folder {folder}" + (f", without {without}" if without else "")
@@ -368,6 +407,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     parts = f", also of {known.parts} x {known.parts} parts of each image" if known.parts else ""
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
     yield f"  index    {known.index}"
+    if known.store is not None:
+        yield f"  vectors  {known.store}"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""
         yield f"  {_history(known)}{cure}"

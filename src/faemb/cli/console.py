@@ -9,6 +9,7 @@ import logging
 import math
 import re
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from faemb.errors import is_lack_of_open_files
 from faemb.runtime import UNKNOWN, time_left
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def print_what_python_reports() -> None:
     """Print warnings of libraries, and a traceback, through this module too."""
     warnings.showwarning = _show_warning
     sys.excepthook = _show_traceback
+    threading.excepthook = _show_end_of_thread
 
 
 def print_what_is_logged(*names: str) -> None:
@@ -95,6 +98,12 @@ def _show_traceback(kind: type[BaseException], error: BaseException, trace: Trac
     for part in traceback.format_exception(kind, error, trace):
         for line in part.rstrip("\n").split("\n"):
             _write(one_line(line), to_stderr=True)
+
+
+def _show_end_of_thread(end: threading.ExceptHookArgs) -> None:
+    """A lack of open files is passed over: the command that waits for the thread says so in its own sentence."""
+    if end.exc_value is not None and not is_lack_of_open_files(end.exc_value):
+        _show_traceback(end.exc_type, end.exc_value, end.exc_traceback)
 
 
 def _write(line: str, *, to_stderr: bool = False) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.options import Box, Device, InCollection, Output, PageOptions, argument, opened, value
+from faemb.cli.options import Box, Device, InCollection, Output, PageOptions, images_argument, opened, value
 
 if TYPE_CHECKING:
     from faemb.collection import Explanation
@@ -14,8 +14,8 @@ _MOST_SHARES = 100
 
 def explain(
     collection: InCollection,
-    query: Annotated[Path, argument("QUERY", "Query image.")],
-    result: Annotated[Path, argument("RESULT", "Image of the collection, or any other image.")],
+    query: Annotated[Path, images_argument("QUERY", "Query image: a path or a URL.")],
+    result: Annotated[Path, images_argument("RESULT", "Image of the collection, or any other image.")],
     *,
     out: Annotated[
         Path | None, value("FILE", "Also draw both images with lines between what matches: .png, .jpg or .webp.")
@@ -27,7 +27,7 @@ def explain(
 ) -> None:
     """Show why RESULT is an answer to QUERY: the regions that match, and the transform that they agree with.
 
-    Where local features are not kept: the share of each region of the query in the similarity.
+    If local features are not stored: how much each region of the query contributes to the similarity.
 
     Example: faemb explain photos.faemb query.jpg photos/a.jpg --out picture.png --html page.html
     """
@@ -104,5 +104,5 @@ def _shares(found: "Explanation") -> list[dict[str, object]] | None:
 
 
 def _known(centre: list[float]) -> list[float] | None:
-    """Descriptors without geometry have no place."""
+    """The position, or None for a descriptor without geometry."""
     return centre if all(value == value for value in centre) else None

@@ -11,13 +11,14 @@ from faemb.cli.options import (
     Exclude,
     ExtractorOptions,
     Images,
-    Jobs,
     Output,
     Overwrite,
     Quiet,
+    WorkOptions,
     argument,
     end,
     failed_as_json,
+    images_argument,
     report_failed,
     value,
 )
@@ -33,7 +34,7 @@ def features(
     *,
     options: ExtractorOptions,
     exclude: Exclude = None,
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Extract the local features of IMAGES into a folder.
@@ -45,7 +46,7 @@ def features(
     from faemb.features import extract_folder
     from faemb.features.folders import passed_over_sentences
 
-    with Live(output.quiet) as progress:
+    with work.opened(output) as jobs, Live(output.quiet) as progress:
         summary = extract_folder(images, out, options.extractor(), exclude=exclude or (), jobs=jobs, progress=progress)
     faults = [*summary.unreadable, *summary.failed]
     report_failed(faults)
@@ -55,7 +56,7 @@ def features(
 
 
 def show_features(
-    image: Annotated[Path, argument("IMAGE", "Image file.")],
+    image: Annotated[Path, images_argument("IMAGE", "Image file: a path or a URL.")],
     out: Annotated[Path, value("FILE", "Image file to write: .png, .jpg or .webp.")],
     *,
     options: ExtractorOptions,

@@ -16,10 +16,11 @@ from faemb.cli.options import (
     Exclude,
     ImagesOrFeatures,
     InCollection,
-    Jobs,
     ModelOptions,
     Output,
     Overwrite,
+    Store,
+    WorkOptions,
     end,
     failed_as_json,
     flag,
@@ -52,8 +53,16 @@ def index(
     ] = False,
     exclude: Exclude = None,
     no_relearn: NoRelearn = False,
+    store: Annotated[
+        str | None,
+        value(
+            "ADDRESS",
+            "Store the vectors in a Milvus server, and search there: milvus://HOST:PORT/NAME. The rest stays in "
+            "COLLECTION.",
+        ),
+    ] = None,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Make a searchable collection of IMAGES.
@@ -72,7 +81,12 @@ def index(
     learned = Model.load(model, device=device) if model is not None else None
     sources = images_in(images, exclude or (), None if learned is None else kind_of(learned.extractor))
     chosen = learned or options.model(device, sources)
-    with Collection.resume(out, chosen, keep_features=not no_features, index=kind, device=device) as collection:
+    with (
+        work.opened(output) as jobs,
+        Collection.resume(
+            out, chosen, keep_features=not no_features, index=kind, device=device, store=store
+        ) as collection,
+    ):
         if collection.migrated is not None:
             warning(collection.migrated)
         _change(collection, partial(collection.add, sources, relearn=not no_relearn, jobs=jobs), output)
@@ -84,23 +98,24 @@ def add(
     *,
     exclude: Exclude = None,
     no_relearn: NoRelearn = False,
+    store: Store = None,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Add IMAGES to a collection; images that have not changed are skipped.
 
-    Folders, and what --exclude leaves out of them, are remembered for `faemb update`: the last command that names a
-    folder decides. Images that are in the collection already stay in it.
+    Folders, and what --exclude leaves out of them, are remembered for `faemb update`: the patterns of the last command
+    that names the folder apply. Images that are in the collection already stay in it.
 
-    An image that was removed comes back if its file is given; it is passed over if it is found in a folder.
+    An image that was removed is added again if its file itself is given, and skipped if it is found in a folder.
 
     Example: faemb add photos.faemb more-photos
     """
     from faemb.collection import images_in
     from faemb.features.feature_files import kind_of
 
-    with opened(collection, device=device) as photos:
+    with work.opened(output) as jobs, opened(collection, device=device, store=store) as photos:
         sources = images_in(images, exclude or (), kind_of(photos.model.extractor))
         _change(photos, partial(photos.add, sources, relearn=not no_relearn, jobs=jobs), output)
 
@@ -116,15 +131,16 @@ def update(
         ),
     ] = False,
     no_relearn: NoRelearn = False,
+    store: Store = None,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Bring a collection up to date with its folders: add new images, encode changed ones again, remove deleted ones.
 
     Example: faemb update photos.faemb
     """
-    with opened(collection, device=device) as photos:
+    with work.opened(output) as jobs, opened(collection, device=device, store=store) as photos:
         change = partial(photos.update, allow_removing=allow_removing, relearn=not no_relearn, jobs=jobs)
         _change(photos, change, output)
 
@@ -132,7 +148,7 @@ def update(
 def relearn(collection: InCollection, *, device: Device = "cpu", output: Output) -> None:
     """Learn the model of a collection again from the images that it has now, and encode them with it.
 
-    This reads no image file: the collection keeps the local features. Searches use the old model until the end.
+    No image file is read: local features are stored in the collection. Searches use the old model until this is done.
 
     Example: faemb relearn photos.faemb
     """
@@ -153,7 +169,7 @@ def fit(
     overwrite: Overwrite = False,
     exclude: Exclude = None,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Learn a model from unlabelled IMAGES, for use with any collection.
@@ -166,7 +182,7 @@ def fit(
 
     require_output(out, is_model, overwrite=overwrite)
     sources = images_in(images, exclude or ())
-    with Live(output.quiet) as progress:
+    with work.opened(output) as jobs, Live(output.quiet) as progress:
         model, report = fit_model(sources, options.model(device, sources), jobs=jobs, progress=progress)
     model.save(out, overwrite=overwrite)
     report_failed(report.failed)
@@ -185,7 +201,7 @@ def encode(
     overwrite: Overwrite = False,
     exclude: Exclude = None,
     device: Device = "cpu",
-    jobs: Jobs = None,
+    work: WorkOptions,
     output: Output,
 ) -> None:
     """Write one vector per image to a file, without making a collection.
@@ -199,7 +215,7 @@ def encode(
     require_export(out, "npz", overwrite=overwrite)
     learned = Model.load(model, device=device)
     sources = images_in(images, exclude or (), kind_of(learned.extractor))
-    with Live(output.quiet) as progress:
+    with work.opened(output) as jobs, Live(output.quiet) as progress:
         report = encode_images(sources, learned, out, overwrite=overwrite, jobs=jobs, progress=progress)
     _warn(report, "so it has no vector")
     written = counted(report.added - len(report.without_features))
@@ -221,7 +237,7 @@ def _change(collection: "Collection", change: Callable[..., "Report"], output: O
 
 
 def _notice(output: Output) -> Callable[[str], None]:
-    """Announces long work that was not asked for."""
+    """Prints a notice before long work that the command starts on its own, unless --quiet is given."""
     return lambda sentence: None if output.quiet else warning(sentence)
 
 

@@ -1,4 +1,4 @@
-"""The commands, and how they end: exit codes, and one line on standard error for an error or an interruption."""
+"""The list of commands; exit codes; errors and interruptions as one line on standard error."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from faemb.cli.benchmark import benchmark, datasets, leaderboard
-from faemb.cli.collection import check, duplicates, export, info, relocate, remove, search
+from faemb.cli.collection import check, copy, duplicates, export, info, relocate, remove, search
 from faemb.cli.console import misuse, print_what_python_reports, result, warning
 from faemb.cli.demo import demo
 from faemb.cli.explain import explain
@@ -26,10 +26,10 @@ from faemb.cli.options import FAILED, PARTLY, expanded
 from faemb.cli.serve import serve
 
 STOPPED = 130
-SIGNALS = {getattr(signal, name): name for name in ("SIGHUP", "SIGTERM") if hasattr(signal, name)}
-"""They end a command in the same way as Ctrl-C does; without a handler, the process would end at once."""
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGHUP", "SIGTERM") if hasattr(signal, name)]
+"""Signals that end a command as Ctrl-C does."""
 _UsageError: type[Any] = typer.BadParameter.__bases__[0]
-"""Raised for wrong options and arguments; typer exports only this one of its kinds."""
+"""Base class of typer's usage errors, which typer does not export."""
 EXIT_CODES: dict[int | str, str] = {
     0: "success",
     FAILED: "error",
@@ -39,7 +39,7 @@ EXIT_CODES: dict[int | str, str] = {
     "129, 143": "stopped by SIGHUP, SIGTERM",
 }
 CONTINUED = ("index", "add", "update", "relearn", "features", "benchmark")
-"""Commands that keep what they have done: given again, they do the rest."""
+"""Commands that keep finished work: the same command continues an interrupted run."""
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -48,7 +48,7 @@ app = typer.Typer(
     epilog="Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(index, search, explain, add, remove, relocate, update, relearn, info, check, duplicates, export),
+    *(index, search, explain, add, remove, relocate, update, relearn, info, check, duplicates, export, copy),
     *(serve, fit, encode, demo),
     *(features, show_features, convert_features),
     *(benchmark, datasets, leaderboard),
@@ -78,7 +78,7 @@ def _about(
 
 @cache
 def _commands() -> TyperGroup:
-    """What typer makes of all options of all commands, which takes a while."""
+    """The command group built by typer; cached, since building takes a while."""
     return cast(TyperGroup, get_command(app))
 
 
@@ -91,7 +91,7 @@ def _stopped() -> str:
 
 
 def _in_options(sentence: str) -> str:
-    """A sentence on a setting of Python, such as "max_side is 3", about the option that sets it: "--max-side is 3"."""
+    """A message with the option in place of the Python setting: "max_side is 3" becomes "--max-side is 3"."""
     command = _commands().commands.get(_given_command())
     for parameter in command.params if command is not None else ():
         option = max(parameter.opts, key=len)
@@ -103,23 +103,27 @@ def _in_options(sentence: str) -> str:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[list[int]]:
-    """The signals that have come; the first one interrupts the block. Those that were ignored, as by nohup, stay so."""
+    """Yields the list of received signals; the first one interrupts the block, and so does every Ctrl-C.
+
+    Signals that are ignored, as under nohup, stay ignored.
+    """
     received: list[int] = []
 
     def stop(number: int, frame: object) -> None:
         received.append(number)
-        if len(received) == 1:
+        if len(received) == 1 or number == signal.SIGINT:
             raise KeyboardInterrupt
 
     can_set = threading.current_thread() is threading.main_thread()
-    wanted = [number for number in SIGNALS if can_set and signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.getsignal(number) for number in _SIGNALS if can_set}
+    wanted = [number for number, how in before.items() if how in (signal.SIG_DFL, signal.default_int_handler)]
     for number in wanted:
         signal.signal(number, stop)
     try:
         yield received
     finally:
         for number in wanted:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, before[number])
 
 
 def _usage(error: Any) -> str:
@@ -130,10 +134,10 @@ def _usage(error: Any) -> str:
 
 
 def main() -> None:
-    """Run the command that is named by the arguments."""
+    """Run the command that the arguments name."""
     with _stopped_by_signals() as received:
         try:
-            _run()
+            _run(received)
         except KeyboardInterrupt:
             with suppress(OSError):  # a terminal that was closed
                 warning(_stopped())
@@ -141,23 +145,34 @@ def main() -> None:
 
 
 def _leave_closed_output() -> NoReturn:
-    """End with success: the reader of the output has read enough, as in `faemb ... | head -1`."""
+    """End with success: the reader has closed the pipe, as in `faemb ... | head -1`."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # Python writes the rest of its buffers after this
         os.dup2(nowhere, stream)
     sys.exit(0)
 
 
-def _run() -> None:
+def _result_of_command(received: list[int]) -> Any:
+    """What typer returns. An interrupt that a library turned into its own error, as SQLite does, is raised again."""
+    try:
+        # In standalone mode typer would print arguments without escaping control characters.
+        code = _commands()(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)
+    except Exception as error:
+        if received:
+            raise KeyboardInterrupt from error
+        raise
+    if code == STOPPED:  # typer has caught the interrupt
+        raise KeyboardInterrupt
+    return code
+
+
+def _run(received: list[int]) -> None:
     from faemb.errors import TOO_FEW_FILES, FaembError, is_lack_of_open_files
 
     print_what_python_reports()
     try:
-        # Not in standalone mode, in which typer would print arguments as they are.
-        code = _commands()(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)
-        if code == STOPPED:  # typer has caught the interrupt
-            raise KeyboardInterrupt
-        sys.stdout.flush()  # Python would do it after this, where an error gets no sentence
+        code = _result_of_command(received)
+        sys.stdout.flush()  # here, since an error when Python flushes at exit is not caught
         sys.exit(code)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer has caught it
@@ -175,7 +190,7 @@ def _run() -> None:
         warning("there is not enough memory; close other programs, use fewer jobs, or give fewer or smaller inputs")
         sys.exit(FAILED)
     except Exception as error:
-        if is_lack_of_open_files(error):  # wherever it is: libraries have errors of their own for it
+        if is_lack_of_open_files(error):  # libraries wrap it in errors of their own
             warning(TOO_FEW_FILES)
         elif isinstance(error, OSError):  # for example a full disk behind standard output
             warning(_in_options(str(error)))

@@ -6,7 +6,8 @@ Choices and defaults are repeated in the help because importing them takes too l
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from itertools import chain
@@ -26,10 +27,26 @@ if TYPE_CHECKING:
     from faemb.collection.sources import Sources
     from faemb.errors import Fault
     from faemb.features import Extractor
+    from faemb.runtime.parallel import Machines
 
 
 def argument(metavar: str, text: str) -> ArgumentInfo:
     return typer.Argument(help=text, metavar=metavar)
+
+
+def images_argument(metavar: str, text: str) -> ArgumentInfo:
+    """Paths or URLs of images or folders. Parsed here, because Path turns s3:// into s3:/."""
+    return typer.Argument(help=text, metavar=metavar, parser=_place)
+
+
+def _place(text: str) -> Path:
+    from faemb.errors import FaembError
+    from faemb.runtime.places import place
+
+    try:
+        return place(text)
+    except FaembError as error:
+        raise FaembError(str(error)) from None  # typer would report a ValueError as a usage error
 
 
 def value(metavar: str, text: str, *names: str) -> OptionInfo:
@@ -42,17 +59,31 @@ def flag(text: str, *names: str) -> OptionInfo:
     return typer.Option(*names, help=text, metavar="")
 
 
-Images = Annotated[list[Path], argument("IMAGES", "Image files, and folders, which are searched recursively.")]
+Images = Annotated[
+    list[Path],
+    images_argument(
+        "IMAGES",
+        "Image files, and folders, which are searched recursively: paths, or URLs such as s3://bucket/folder.",
+    ),
+]
 ImagesOrFeatures = Annotated[
     list[Path],
-    argument(
+    images_argument(
         "IMAGES",
-        "Image files, and folders, which are searched recursively; or files of local features in their place: "
-        ".npz, .siftgeo, .sift, .fvecs or .bvecs.",
+        "Image files, and folders, which are searched recursively: paths, or URLs such as s3://bucket/folder; or files "
+        "of local features in their place: .npz, .siftgeo, .sift, .fvecs or .bvecs.",
     ),
 ]
 InCollection = Annotated[Path, argument("COLLECTION", "Folder of the collection.")]
 Jobs = Annotated[int | None, value("N", "Number of worker processes; one per core if not given.")]
+OnCluster = Annotated[
+    str | None,
+    value(
+        "ADDRESS",
+        "Work on a Dask cluster: the address of its scheduler, such as tcp://scheduler:8786, or local:N for N workers "
+        "on this machine. All workers must see the images under the same paths.",
+    ),
+]
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
 Quiet = Annotated[bool, flag("Print errors only.", "--quiet", "-q")]
 AsJson = Annotated[bool, flag("Print the result as JSON.", "--json")]
@@ -72,7 +103,15 @@ PUBLISHED = (
     "vlad-64, vlad-128, fisher-64, fisher-128, temb-64, temb-128, vlat-8, vlat-16, vlat-32, faemb-8, faemb-16, "
     "f-faemb-8, f-faemb-16 or f-faemb-32"
 )
-INDEXES = "auto, exact, hnsw, ivf-pq or binary; auto chooses by the number of images"
+INDEXES = "auto, exact, rabitq, hnsw, ivf-pq or binary; auto chooses by the number of images"
+Store = Annotated[
+    str | None,
+    value(
+        "ADDRESS",
+        "New address of the server with the collection's vectors, if it has moved: milvus://HOST:PORT/NAME. Commands "
+        "that change the collection store it.",
+    ),
+]
 Index = Annotated[str | None, value("NAME", f"Search with this index: {INDEXES}. The collection's own if not given.")]
 
 
@@ -88,6 +127,32 @@ class Output:
         elif not self.quiet:
             for line in lines:
                 result(line)
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Where images are processed: in processes on this machine, or on a cluster."""
+
+    jobs: Jobs = None
+    cluster: OnCluster = None
+
+    @contextmanager
+    def opened(self, output: Output) -> "Iterator[Machines | int | None]":
+        """What long calls take as `jobs`; an unusable cluster is an error before anything is written."""
+        from faemb.errors import InputError
+
+        if self.cluster is None:
+            yield self.jobs
+            return
+        from faemb.runtime.cluster import open_cluster
+
+        if self.jobs is not None:
+            raise InputError("--jobs is for work on this machine; leave it out with --cluster")
+        with open_cluster(self.cluster) as cluster:
+            yield cluster
+            idle = cluster.gpu.idle_share
+        if idle is not None and not output.quiet:
+            warning(f"workers with a GPU were idle for {100 * idle:.0f} % of the time in which there was work for them")
 
 
 @dataclass(frozen=True)
@@ -109,7 +174,7 @@ class PageOptions:
             raise InputError("--open shows the page that --html writes; give its name as well: --html FILE")
 
     def save(self, page: Callable[[], str]) -> None:
-        """Write the page, which is made only if it is wanted."""
+        """Write the page, which is rendered only if --html is given."""
         from faemb.pages.document import save_page
 
         if self.html is not None:
@@ -128,7 +193,7 @@ class ExtractorOptions:
     ] = None
     network: Annotated[Path | None, value("FILE", "Network as an .onnx file, with its .json file beside it.")] = None
     max_features: Annotated[
-        int | None, value("N", "Keep the N strongest features of each image; all if not given.")
+        int | None, value("N", "Keep the N strongest features of each image; all if not given or 0.")
     ] = None
     rotation_invariant: Annotated[
         bool,
@@ -139,10 +204,10 @@ class ExtractorOptions:
     ] = None
 
     def extractor(self) -> "Extractor":
-        return self._extractor(self.max_features)
+        return self._extractor(self.max_features or None)
 
     def _extractor(self, max_features: int | None) -> "Extractor":
-        """Only settings that were given are passed on: a detector refuses those that it does not have."""
+        """Passes on only settings that were given: a detector refuses those that it does not have."""
         from faemb.features import make_extractor
 
         given: dict[str, Any] = {"max_features": max_features} if max_features is not None else {}
@@ -221,18 +286,18 @@ class ModelOptions(ExtractorOptions):
         return [f"--{name.replace('_', '-')}" for name in given]
 
 
-def opened(folder: Path, device: str = "cpu") -> "Collection":
+def opened(folder: Path, device: str = "cpu", store: str | None = None) -> "Collection":
     """The collection in a folder; a conversion from an older format is reported."""
     from faemb.collection import Collection
 
-    collection = Collection.open(folder, device=device)
+    collection = Collection.open(folder, device=device, store=store)
     if collection.migrated is not None:
         warning(collection.migrated)
     return collection
 
 
 def open_page(page: Path) -> None:
-    """Show a page in the browser; a machine without one is no failure."""
+    """Show a page in the browser; a warning if there is none."""
     open_address(page.absolute().as_uri(), str(page))
 
 
@@ -264,7 +329,7 @@ def end(faults: Sequence["Fault"], *, done: bool) -> None:
 
 
 def expanded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer can read it: with one parameter per field in place of a dataclass."""
+    """The command with the signature that typer needs: one parameter per field in place of each dataclass."""
     signature = inspect.signature(command)
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)

@@ -32,9 +32,26 @@ def render() -> str:
 _JSON = """## JSON
 
 Commands that read images print, with `--json`, an object whose `failed` lists every input that could not be used, as
-`{"path": ..., "reason": ...}`; the reason is the sentence that is also printed on standard error. `search` prints
-`{"answers": [{"query", "features", "hits": [{"path", "score"}]}], "failed": [...]}`. Where folders are searched,
-`passed_over` has the number of files that are not images, by suffix."""
+`{"path": ..., "reason": ...}`; the reason is the sentence that is also printed on standard error. Where folders are
+searched, `passed_over` has the number of files that are not images, by suffix.
+
+`search` prints `{"answers": [{"query", "features", "hits": [...], "note"}], "failed": [...]}`; `features` is the number
+of local features of the query, and `note` says what could not be verified. A hit has:
+
+| name | value |
+|---|---|
+| `path` | file of the image |
+| `score` | similarity of the vectors, from -1 to 1; null for an image without local features |
+| `itself` | whether it is the query file |
+| `copy` | whether it is another file with the same bytes as the query |
+| `confidence` | probability that it shows the same thing as the query; null if it was not estimated |
+| `verdict` | `same` (confidence from 0.9), `maybe` (from 0.5) or `unsure`; null without a confidence |
+| `through` | result of the query through which `--expand results` found it, or null |
+| `verified` | whether local features were compared |
+| `evidence` | minus the logarithm of the probability that as many matches agree by chance; null if not verified |
+| `matches`, `agreeing` | number of matched features, and of those that agree with `transform`; null if not verified |
+| `transform` | 3 x 3 matrix from pixels of the query to pixels of the image; null if there is none |
+| `overlap` | what both show, as [explain](explain.md) has it; null if there is no transform |"""
 
 _OUTPUTS = """## Existing files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from faemb.cli.console import print_what_is_logged, result
-from faemb.cli.options import Device, InCollection, Jobs, flag, open_address, value
+from faemb.cli.options import Device, InCollection, Jobs, Store, flag, open_address, value
 
 TOKEN = "FAEMB_TOKEN"  # noqa: S105, the name of a variable
 
@@ -14,12 +14,13 @@ def serve(
     collection: InCollection,
     *,
     host: Annotated[
-        str, value("ADDRESS", "Address to listen at; other than this machine's own, visitors need a token.")
+        str,
+        value("ADDRESS", "Address to listen on; if it is not a loopback address, requests need a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, value("N", "Port to listen at; 0 for any that is free.")] = 8000,
+    port: Annotated[int, value("N", "Port to listen on; 0 picks a free one.")] = 8000,
     token: Annotated[
         str | None,
-        value("SECRET", f"Secret that every visitor needs; better given as the environment variable {TOKEN}."),
+        value("SECRET", f"Secret that every request needs; better given as the environment variable {TOKEN}."),
     ] = None,
     writable: Annotated[bool, flag("Allow visitors to add and remove images.", "--writable")] = False,
     uploads: Annotated[
@@ -28,13 +29,14 @@ def serve(
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        value("NAME", "Name under which the server is also reached, as behind a proxy; may be repeated."),
+        value("NAME", "Further host name of the server, such as that of a proxy; may be repeated."),
     ] = None,
+    store: Store = None,
     device: Device = "cpu",
     jobs: Jobs = None,
     show: Annotated[bool, flag("Show the page in the browser.", "--open")] = False,
 ) -> None:
-    """Search COLLECTION in the browser, on this machine or for others; also an HTTP API.
+    """Serve COLLECTION as a web page and an HTTP API.
 
     Example: faemb serve photos.faemb --open
     """
@@ -52,6 +54,7 @@ def serve(
             writable=writable,
             uploads=uploads,
             device=device,
+            store=store,
             jobs=jobs,
         )
     )

@@ -1,12 +1,12 @@
-"""Indexes that select candidates among many vectors: HNSW, IVF-PQ, binary codes. All have one interface.
+"""Indexes that select candidates among many vectors: RaBitQ, HNSW, IVF-PQ, binary codes. All have one interface.
 
 An index covers the first `covered` slots of one generation of a collection. It takes full vectors: the linear map to
 short vectors or codes (linear_maps.py) is learned from a sample of the slots in use and is part of the index file. An
 index is derived data: it is written beside the collection and rebuilt whenever it is missing or damaged. Later slots
 are compared exactly, slots of removed images are skipped, and all candidates are ranked by their full vectors.
 
-A file ends with its own length and checksum, since faiss trusts what it reads: a damaged file changes answers, or ends
-the process. Both are verified before a file is used for the first time in a process.
+A file ends with its own length and checksum, since faiss does not validate what it reads: a damaged file changes
+results, or crashes the process. Both are verified before a file is used for the first time in a process.
 """
 
 import os
@@ -20,12 +20,16 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from faemb.collection.linear_maps import LinearMap, code_map, short_map
+from faemb.collection.linear_maps import LinearMap, code_map, rotated_map, short_map
 from faemb.errors import FormatError, MissingExtraError, reason
+from faemb.runtime.ahead import picked
 from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
 
 EXACT_UP_TO = 200_000
+_BITS, _QUERY_BITS, _BLOCK = 2, 8, 32
+"""Of RaBitQ: bits per component of a stored vector and of a query, and number of codes that faiss compares at a time.
+faiss sums in 16-bit integers, which overflow above about 2,000 components; short vectors have 1,024 at most."""
 _GRAPH_LINKS, _GRAPH_EFFORT = 32, 200
 _SUBVECTORS, _LISTS_VISITED = 64, 32
 _TRAINING_PER_LIST = 64
@@ -44,6 +48,8 @@ class Backend(ABC):
     """An index of `covered` slots."""
 
     name: ClassVar[str]
+    least: ClassVar[int] = 64
+    """Minimum number of candidates re-ranked by full vectors; larger where the candidate order is less precise."""
     _inner: ClassVar[str]
     """The class of faiss that holds the short vectors or codes."""
 
@@ -56,16 +62,20 @@ class Backend(ABC):
 
     @property
     def dimension(self) -> int:
-        """Length of the full vectors."""
+        """Dimension of the full vectors."""
         return int(self._index.d)
 
     @classmethod
     def build(cls, vectors: Vectors, live: Int[np.ndarray, " m"]) -> "Backend":
         """An index of all rows, in their order; its linear map is learned from the rows in use, `live`."""
-        index = cls._trained(_sample(vectors, live))
+        index = cls(cls._trained(_sample(vectors, live)))
+        index.extend(vectors)
+        return index
+
+    def extend(self, vectors: Vectors) -> None:
+        """Append rows to those covered, with the same linear map; not possible if the file is memory-mapped."""
         for start in range(0, len(vectors), _ADDED_AT_ONCE):
-            index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
-        return cls(index)
+            self._index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
 
     @classmethod
     @abstractmethod
@@ -88,17 +98,45 @@ class Backend(ABC):
             file.write(_END.pack(_MARK, file.tell() + _END.size, written.crc))
 
     @classmethod
-    def load(cls, path: Path) -> "Backend":
-        """Raises a FormatError for an index that is damaged or of another kind: the caller builds another."""
+    def load(cls, path: Path, *, mapped: bool = True) -> "Backend":
+        """Raises a FormatError for an index that is damaged or of another kind; the caller then builds a new one.
+
+        With `mapped`, the file is memory-mapped where the kind of index allows it; then it cannot be extended.
+        """
         try:
             _require_undamaged(path)
-            index = faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC)
+            index = faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC if mapped else 0)
         except (OSError, RuntimeError, MemoryError) as error:  # the last two are raised by faiss
             raise FormatError(f"{path} is damaged ({reason(error)})") from error
         inner = index.index if isinstance(index, faiss().IndexPreTransform) else None
         if type(faiss().downcast_index(inner)).__name__ != cls._inner:
             raise FormatError(f"{path} is an index of another kind")
         return cls(index)
+
+
+class RaBitQ(Backend):
+    """Codes of a few bits for each component of the short vectors, all compared by estimated inner products [GL24].
+
+    A random rotation spreads the energy evenly over the components, as the error bound assumes. Vectors are not
+    centred: one image, or equal ones, would give zero residuals.
+    [GL24] Gao, Long: RaBitQ: quantizing high-dimensional vectors with a theoretical error bound, SIGMOD 2024.
+    """
+
+    name, _inner = "rabitq", "IndexRaBitQFastScan"
+    least = 512
+
+    @classmethod
+    def _trained(cls, sample: Vectors) -> Any:
+        lib, short = faiss(), rotated_map(sample)
+        length = len(short.matrix)
+        inner = lib.IndexRaBitQFastScan(length, lib.METRIC_INNER_PRODUCT, _BLOCK, _BITS)
+        inner.qb = _QUERY_BITS
+        index = mapped(short, inner)
+        index.train(np.concatenate([sample[:1], -sample[:1]]))  # training computes only their mean, the centre: zero
+        return index
+
+    def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
+        return self._search(queries, count)
 
 
 class HNSW(Backend):
@@ -111,14 +149,14 @@ class HNSW(Backend):
         short = short_map(sample)
         graph = faiss().IndexHNSWFlat(len(short.matrix), _GRAPH_LINKS, faiss().METRIC_INNER_PRODUCT)
         graph.hnsw.efConstruction = _GRAPH_EFFORT
-        return _mapped(short, graph, unit=True)
+        return mapped(short, graph, unit=True)
 
     def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
         return self._search(queries, count, faiss().SearchParametersHNSW(efSearch=max(_GRAPH_EFFORT, count)))
 
 
 class IVFPQ(Backend):
-    """Short vectors in at most 64 bytes each, in lists of which a few are visited: little memory, less precise."""
+    """Short vectors in at most 64 bytes each, in inverted lists of which few are visited: small, less precise."""
 
     name, _inner = "ivf-pq", "IndexIVFPQ"
 
@@ -132,7 +170,7 @@ class IVFPQ(Backend):
         parts = length // -(-length // _SUBVECTORS)
         inner = lib.IndexIVFPQ(lib.IndexFlatIP(length), length, lists, parts, bits, lib.METRIC_INNER_PRODUCT)
         inner.cp.min_points_per_centroid = inner.pq.cp.min_points_per_centroid = 1
-        index = _mapped(short, inner, unit=True)
+        index = mapped(short, inner, unit=True)
         index.train(sample if count > 1 else np.repeat(sample, 2, axis=0))  # one bit needs two values
         return index
 
@@ -149,13 +187,13 @@ class Binary(Backend):
     def _trained(cls, sample: Vectors) -> Any:
         code = code_map(sample)
         bits = len(code.matrix)
-        return _mapped(code, faiss().IndexLSH(bits, bits, False, False))  # the signs of the mapped values
+        return mapped(code, faiss().IndexLSH(bits, bits, False, False))  # the signs of the mapped values
 
     def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
         return self._search(queries, count)
 
 
-APPROXIMATE: dict[str, type[Backend]] = {kind.name: kind for kind in (HNSW, IVFPQ, Binary)}
+APPROXIMATE: dict[str, type[Backend]] = {kind.name: kind for kind in (RaBitQ, HNSW, IVFPQ, Binary)}
 BACKENDS = ("auto", "exact", *APPROXIMATE)
 
 
@@ -163,17 +201,17 @@ def backend_for(name: str, images: int) -> type[Backend] | None:
     """The kind of index for this number of images; None: exact comparison with all."""
     require_choice("index", name, BACKENDS)
     if name == "auto":
-        name = "exact" if images <= EXACT_UP_TO else HNSW.name
+        name = "exact" if images <= EXACT_UP_TO else RaBitQ.name
     return APPROXIMATE.get(name)
 
 
 def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, "s D"]:
     most = min(_SAMPLE, max(_SAMPLE_LEAST, _SAMPLE_BYTES // (4 * vectors.shape[1])))
     rows = live if len(live) <= most else np.sort(np.random.default_rng(0).choice(live, most, replace=False))
-    return np.ascontiguousarray(vectors[rows])
+    return np.ascontiguousarray(picked(vectors, rows))
 
 
-def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
+def mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
     """An index of x that stores A x + b, scaled to unit length if `unit`."""
     lib, (short, dimension) = faiss(), linear.matrix.shape
     transform = lib.LinearTransform(dimension, short, True)
@@ -188,7 +226,7 @@ def _mapped(linear: LinearMap, inner: Any, *, unit: bool = False) -> Any:
 
 
 def _padded(linear: LinearMap) -> LinearMap:
-    """The map with rows of zeros at the end, which make the length divisible and change no inner product."""
+    """The map with rows of zeros at the end, which make the dimension divisible and change no inner product."""
     short = len(linear.matrix)
     step = -(-short // _SUBVECTORS)
     more = -short % step
@@ -196,7 +234,7 @@ def _padded(linear: LinearMap) -> LinearMap:
 
 
 def write_index(index: Any, write: Callable[[bytes], int]) -> None:
-    """Write through a Python file: faiss does not notice a full disk when it writes the last bytes."""
+    """Write through a Python file: faiss itself does not detect a full disk when it writes the last bytes."""
     faiss().write_index(index, faiss().PyCallbackIOWriter(write))
 
 
@@ -212,11 +250,11 @@ class _Summed:
 
 
 _VERIFIED: set[tuple[int, int, int, int]] = set()
-"""Device, number, length and modification time of the index files that this process has read."""
+"""Device, inode, length and modification time of the index files that this process has verified."""
 
 
 def _require_undamaged(path: Path) -> None:
-    """Raise an error if a file does not match its checksum; it is read once in a process, unless it changes."""
+    """Raise an error if a file does not match its checksum; verified once per process, unless it changes."""
     status = path.stat()
     identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
     if identity not in _VERIFIED:

@@ -1,40 +1,31 @@
-"""The catalogue of a collection: one SQLite file with a row for each image, which gives the place of its data.
+"""The catalogue of a collection: one SQLite file with a row for each image, which says where its data is stored.
 
-Data in other files counts only if the catalogue names it. Every change is one transaction, which is on the disk when
-the call returns (write-ahead log, synchronous FULL); readers see the state before it or after it.
+Data in other files is valid only if the catalogue names it. Facts about the whole collection are in `facts`,
+transactions in `transactions`.
 """
 
-import sqlite3
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from faemb.collection.database import connected, explained, opened
-from faemb.collection.hints import repair_command
-from faemb.collection.layout import MODEL, InUse, is_model_name, relearned_model
-from faemb.collection.rows import (
-    TABLES,
-    DamagedRow,
-    add_checksums,
-    damaged_rows,
-    has_checksums,
-    maintain_checksums,
-    row_checksum,
-)
-from faemb.errors import FaembError, FormatError
+from faemb.collection.database import connected, explained
+from faemb.collection.facts import Facts, Relearning
+from faemb.collection.rows import DamagedRow, add_checksums, row_checksum
+from faemb.collection.transactions import EMPTY_ROW
+from faemb.errors import FormatError
 from faemb.runtime.storage import sync_folder
 
-Result = TypeVar("Result")
+Value = TypeVar("Value", str, int)
 
 FORMAT = "faemb-collection"
-VERSION = 4
-_USED_SLOTS, _USED_BYTES = "used slots", "used bytes"
-_IDS_AT_ONCE = 500
-_NEXT = ("next_generation", "next_model", "next_learned_from")
+VERSION = 5
+_AT_ONCE = 500
+"""Largest number of values in one SQL statement."""
 _TO_STAGE = (
     "features > 0 and offset is not null and"
     " not exists (select 1 from staged where staged.id = images.id and staged.offset = images.offset)"
@@ -45,6 +36,13 @@ ADDED_IN_VERSION_3 = (
     " offset integer not null) strict",
     "create table removed (path text primary key) strict",
 )
+INDEXES = (
+    "create index if not exists by_size on images (bytes)",
+    "create index if not exists by_content on images (hash)",
+    "create index if not exists by_offset on images (offset) where offset is not null",
+)
+"""SQLite indexes, without which a change of one image reads all rows. Collections made before there were any get them
+with their next change; no version of the format depends on them."""
 _SCHEMA = f"""
 create table about (name text primary key, value text not null) strict;
 create table folders (path text primary key) strict;
@@ -64,22 +62,23 @@ create table images (
     features_crc integer
 ) strict;
 create index by_waiting on images (id) where slot is null and features > 0;
+{"; ".join(INDEXES)};
 create table unreadable (
     path text primary key, bytes integer not null, changed integer not null, reason text not null
 ) strict;
 {"; ".join(ADDED_IN_VERSION_3)};
 """
-# staged: vectors of the next generation, while the model is learned again. A row counts while its image's features lie
-# at the same offset: those of an image that has changed lie elsewhere.
-# removed: images that are passed over when they are found in a folder.
+# staged: vectors of the next generation, while the model is learned again. A row is valid while its image's features
+# are at the same offset: those of an image that has changed are elsewhere.
+# removed: images that are skipped when folders are searched.
 
 
 @dataclass(frozen=True)
 class Entry:
     """An image: its file as it was read, the slot of its vector, and the place of its packed features.
 
-    slot is None while the image waits to be encoded, and always if it has no features; offset is None where the
-    features are not kept.
+    slot is None while the image waits to be encoded, and always if it has no features; offset is None if the features
+    are not stored.
     """
 
     id: int
@@ -100,16 +99,15 @@ class Entry:
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
 _POSITIONS = range(len(fields(Entry)))
 _TYPES = {(place, kind) for place, field in enumerate(fields(Entry)) for kind in get_args(field.type) or (field.type,)}
-"""(column, Python type) of every value that an undamaged database can give."""
+"""(column, Python type) of every value that an undamaged database can contain."""
 _COUNTS = [place for place, field in enumerate(fields(Entry)) if field.name not in ("path", "hash", "changed")]
-"""Columns of counts and places; `changed` is a time, which may lie before 1970."""
-_WHOLE = ("bytes", "changed")
-_MOST_DIGITS = 15
-_EMPTY_ROW = "a row has lost its content"  # SQLite reads a missing page as zeros
+"""Columns of counts and positions, which are not negative; `changed` is a time, which may lie before 1970."""
+_SLOTS_AT_ONCE = 1 << 18
+_BEFORE_ALL = -(1 << 63)
 
 
 class Outline(NamedTuple):
-    """Some facts about an image, as stored: its number, name, content, and when its file was changed."""
+    """Id, stored name and content hash of an image, and the modification time of its file."""
 
     id: int
     path: str
@@ -125,36 +123,18 @@ class Seen:
     changed: int
 
 
-@dataclass(frozen=True)
-class Relearning:
-    """A new model that has been learned, and which is encoding the images of its generation."""
+class Recorded(NamedTuple):
+    """What the catalogue has about a file: size and time, and the hash of its content, or why it could not be used."""
 
-    generation: int
-    model: str
-    """Its fingerprint."""
-    learned_from: int
+    seen: Seen
+    hash: str | None = None
+    refusal: str = ""
 
 
-class Catalogue:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if not path.is_file():
-            raise FormatError(f"there is no catalogue at {path}")
-        self._database = opened(path)
-        self._guard: Callable[[], None] | None = None
-        self._is_closed = False
-        try:
-            with explained(path):
-                self._checked = has_checksums(self._database)
-                if self._checked:
-                    maintain_checksums(self._database)
-        except FaembError:
-            self.close()
-            raise
-
+class Catalogue(Facts):
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
-        """A new catalogue, written beside its place and renamed into it."""
+        """A new catalogue, written under a temporary name and renamed."""
         temporary = path.with_suffix(".new")
         for leftover in (temporary, *(Path(f"{temporary}-{end}") for end in ("wal", "shm", "journal"))):
             leftover.unlink(missing_ok=True)
@@ -168,105 +148,6 @@ class Catalogue:
         temporary.rename(path)
         sync_folder(path.parent)
         return cls(path)
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._database.close()
-
-    def _roll_back(self) -> None:
-        """End the transaction, unless it has ended: closing ends it too, and an abandoned generator comes later."""
-        if not self._is_closed and self._database.in_transaction:
-            self._database.execute("rollback")
-
-    @contextmanager
-    def change(self) -> Iterator[None]:
-        """One transaction: all changes made in the block, or none of them."""
-        with explained(self.path):
-            self._database.execute("begin immediate")
-            try:
-                if self._guard is not None:
-                    self._guard()
-                yield
-                self._database.execute("commit")
-            except BaseException:
-                self._roll_back()
-                raise
-
-    @contextmanager
-    def guarded(self, guard: Callable[[], None]) -> Iterator[None]:
-        """Call `guard` at the beginning of every change in the block, inside its transaction; its error stops it."""
-        before, self._guard = self._guard, guard
-        try:
-            yield
-        finally:
-            self._guard = before
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """All reads in the block see one state; nested snapshots see the state of the outer one."""
-        if self._database.in_transaction:
-            yield
-            return
-        with explained(self.path):
-            self._database.execute("begin")
-            try:
-                yield
-            finally:
-                self._roll_back()
-
-    @contextmanager
-    def consistent(self, read: Callable[[], Result]) -> Iterator[Result]:
-        """One state, as in `snapshot`, and what `read` gives in it from the files that the state names.
-
-        It reads again in a newer state if another process has replaced these files meanwhile.
-        """
-        with ExitStack() as snapshot:
-            while True:
-                snapshot.enter_context(self.snapshot())
-                generation = self.generation()
-                try:
-                    result = read()
-                    break
-                except FormatError:
-                    snapshot.close()
-                    if self.generation() == generation:
-                        raise
-            yield result
-
-    def state(self) -> tuple[int, int]:
-        """A value that is different after any change, by this process or another."""
-        return int(self._one("pragma data_version")), self._database.total_changes
-
-    def about(self) -> dict[str, str]:
-        """Facts about the whole collection: format, version, generation, model, ..."""
-        return dict(self._verified("about", "order by rowid"))
-
-    def generation(self) -> int:
-        return self._number(self.about(), "generation")
-
-    def in_use(self) -> InUse:
-        """The files that this catalogue names."""
-        about, coming = self.about(), self.relearning()
-        model, generation = about.get("model_file", MODEL), self._number(about, "generation")
-        if not is_model_name(model):
-            raise self._damaged(f"its model is {model!r}", repairable=False)
-        if coming is None:
-            return InUse(generation, model)
-        return InUse(generation, model, coming.generation, relearned_model(coming.generation))
-
-    def learned_from(self) -> int | None:
-        """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
-        about = self.about()
-        return self._number(about, "learned_from") if about.get("learned_from") else None
-
-    def set(self, name: str, value: str) -> None:
-        """Change one value of `about`."""
-        statement = "insert into about (name, value) values (?, ?) on conflict do update set value = excluded.value"
-        self.run(statement, name, value)
-
-    def _drop(self, *names: str) -> None:
-        for name in names:
-            self.run("delete from about where name = ?", name)
 
     def folders(self) -> list[str]:
         return [path for (path,) in self._verified("folders")]
@@ -282,8 +163,9 @@ class Catalogue:
 
         Columns not given become NULL: a changed image has no slot until it is encoded again.
         """
+        self._free(str(entry["path"]))
         names = ", ".join(entry)
-        marks = ", ".join("?" * len(entry))
+        marks = _marks(entry)
         others = [field.name for field in fields(Entry) if field.name not in entry and field.name != "id"]
         updates = ", ".join([*(f"{name} = excluded.{name}" for name in entry), *(f"{name} = null" for name in others)])
         self.run(
@@ -307,7 +189,8 @@ class Catalogue:
         return [path for (path,) in self._all(f"select path from {table} order by path", of=(str,))]  # noqa: S608
 
     def rename_all(self, table: str, names: Mapping[str, str]) -> None:
-        """Replace paths in a table; what else has a new path is replaced too."""
+        """Rename paths; a row that already has the new path is overwritten."""
+        self.forget_freed()
         with explained(self.path):
             self._database.executemany(
                 f"update or replace {table} set path = ? where path = ?",  # noqa: S608
@@ -320,21 +203,24 @@ class Catalogue:
 
     def forget_vector(self, image: int) -> None:
         """Mark the image as waiting to be encoded again."""
+        self._free(image, features=False)
         self.run("update images set slot = null, vector_crc = null where id = ?", image)
 
-    def forget_features(self, condition: str, *values: int) -> None:
-        """Record that features are not stored; `condition` is SQL of this package, never of a user."""
-        self.run(f"update images set offset = null, length = null, features_crc = null where {condition}", *values)  # noqa: S608
+    def forget_features(self, image: int) -> None:
+        """Record that the features of an image are not stored."""
+        self._free(image, vector=False)
+        self.run("update images set offset = null, length = null, features_crc = null where id = ?", image)
 
     def move(self, image: int, *, slot: int | None, offset: int | None) -> None:
         """Record the new places of an image's data after compaction."""
         self.run("update images set slot = ?, offset = ? where id = ?", slot, offset, image)
 
     def remove(self, path: str) -> bool:
+        self._free(path)
         return self.run("delete from images where path = ?", path).rowcount > 0
 
     def entries(self, condition: str = "true", *values: str | int) -> Iterator[Entry]:
-        """Images in order of id; `condition` is SQL of this package, never of a user."""
+        """Images in order of id; `condition` is SQL from this package, never from a user."""
         for entry in self._entries(condition, *values):
             if entry is None:
                 raise self._damaged("an image's row does not match its checksum")
@@ -345,7 +231,7 @@ class Catalogue:
         return filter(None, self._entries("true"))
 
     def _entries(self, condition: str, *values: str | int) -> Iterator[Entry | None]:
-        """None in the place of an entry whose row is damaged, or has a value that no image has."""
+        """Entries; None for a row that is damaged or has an impossible value."""
         with explained(self.path):  # damage may be found at any row
             statement = f"select checksum, {_COLUMNS} from images where {condition} order by id"  # noqa: S608
             for checksum, *row in self._database.execute(statement, values):
@@ -355,9 +241,10 @@ class Catalogue:
     def entry(self, path: str) -> Entry | None:
         return next(self.entries("path = ?", path), None)
 
-    def waiting(self, most: int, most_features: int) -> list[Entry]:
-        """The next images to encode: at most `most`, with at most `most_features` in all, but at least one."""
-        return self._portion("slot is null and features > 0 and offset is not null", (), most, most_features)
+    def waiting(self, most: int, most_features: int, *, after: int = 0) -> list[Entry]:
+        """The next images to encode after an id: at most `most`, with at most `most_features` in all, at least one."""
+        condition = "id > ? and slot is null and features > 0 and offset is not null"
+        return self._portion(condition, (after,), most, most_features)
 
     def _portion(self, condition: str, values: tuple[int, ...], most: int, most_features: int) -> list[Entry]:
         chosen = f"select id from images where {condition} order by id limit ?"  # noqa: S608
@@ -372,10 +259,8 @@ class Catalogue:
         """The stored path of each image."""
         wanted = list(images)
         found: dict[int, str] = {}
-        for start in range(0, len(wanted), _IDS_AT_ONCE):
-            part = wanted[start : start + _IDS_AT_ONCE]
-            marks = ", ".join("?" * len(part))
-            statement = f"select id, path from images where id in ({marks})"  # noqa: S608
+        for part in _portions(wanted):
+            statement = f"select id, path from images where id in ({_marks(part)})"  # noqa: S608
             found.update(self._all(statement, *part, of=(int, str)))
         for image in wanted:
             if image not in found:
@@ -385,10 +270,8 @@ class Catalogue:
     def entries_of(self, images: Iterable[int]) -> dict[int, Entry]:
         """The entry of each image."""
         wanted, found = sorted(images), {}
-        for start in range(0, len(wanted), _IDS_AT_ONCE):
-            part = wanted[start : start + _IDS_AT_ONCE]
-            marks = ", ".join("?" * len(part))
-            found.update({entry.id: entry for entry in self.entries(f"id in ({marks})", *part)})
+        for part in _portions(wanted):
+            found.update({entry.id: entry for entry in self.entries(f"id in ({_marks(part)})", *part)})
         for image in wanted:
             if image not in found:
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
@@ -399,31 +282,55 @@ class Catalogue:
         return dict(self._all("select path, hash from images", of=(str, str)))
 
     def outline(self) -> list[Outline]:
-        """Of all images, without comparing rows with their checksums."""
+        """Id, path, hash and time of all images; checksums are not verified."""
         rows = self._all("select id, path, hash, changed from images", of=(int, str, str, int))
         return list(map(Outline._make, rows))
 
-    def names_by_hash(self, sizes: Container[int]) -> dict[str, list[str]]:
+    def names_by_hash(self, sizes: Iterable[int]) -> dict[str, list[str]]:
         """Paths of the images whose files have one of these sizes in bytes, by content hash."""
         names: dict[str, list[str]] = {}
-        for path, content, size in self._all("select path, hash, bytes from images", of=(str, str, int)):
-            if size in sizes:
+        for part in _portions(list(sizes)):
+            statement = f"select path, hash from images where bytes in ({_marks(part)})"  # noqa: S608
+            for path, content in self._all(statement, *part, of=(str, str)):
                 names.setdefault(content, []).append(path)
         return names
+
+    def recorded(self, names: Iterable[str]) -> dict[str, Recorded]:
+        """What the catalogue has about these files, readable or not, by path; unknown files are left out."""
+        known: dict[str, Recorded] = {}
+        for part in _portions(list(names)):
+            here = f"where path in ({_marks(part)})"
+            statement = f"select path, bytes, changed, hash from images {here}"  # noqa: S608
+            for path, size, changed, content in self._all(statement, *part, of=(str, int, int, str)):
+                known[path] = Recorded(Seen(size, changed), content)
+            for path, size, changed, reason in self._verified("unreadable", here, *part):
+                known.setdefault(path, Recorded(Seen(size, changed), refusal=reason))
+        return known
+
+    def names_below(self, table: str, folder: str) -> list[str]:
+        """Paths in a table that equal the stored name of a folder, or begin with it and a slash; uses the index."""
+        start = folder.rstrip("/") + "/"
+        after = start[:-1] + chr(ord("/") + 1)
+        paths = f"select path from {table} where path"  # noqa: S608
+        statement = f"{paths} = ? union all {paths} > ? and path < ?"
+        return [path for (path,) in self._all(statement, folder, start, after, of=(str,))]
 
     def feature_bytes(self) -> int:
         """Total size of the packed features that are in use."""
         return int(self._one("select coalesce(sum(length), 0) from images where offset is not null"))
 
-    def count(self, condition: str = "true") -> int:
-        return int(self._one(f"select count(*) from images where {condition}"))  # noqa: S608
+    def count(self, condition: str = "true", *, most: int = -1) -> int:
+        """Number of images; not more than `most` are counted."""
+        some = f"select 1 from images where {condition} limit {most}"  # noqa: S608
+        return int(self._one(f"select count(*) from ({some})"))  # noqa: S608
 
     def next_slot(self) -> int:
         """The slot after the last one in use."""
         return int(self._one("select coalesce(max(slot) + 1, 0) from images"))
 
     def next_offset(self) -> int:
-        return int(self._one("select coalesce(max(offset + length), 0) from images"))
+        last = "select offset + length from images where offset is not null order by offset desc limit 1"
+        return int(self._one(f"select coalesce(({last}), 0)"))
 
     def free_slot(self) -> int:
         """Slot for the next vector.
@@ -431,33 +338,36 @@ class Catalogue:
         Slots of removed images are not used again before compaction: a reader may still have them mapped, and an index
         may still refer to their old content.
         """
-        return max(self.next_slot(), self._used(_USED_SLOTS))
+        return max(self.next_slot(), self.used_slots())
 
     def free_offset(self) -> int:
         """Offset for the next packed features."""
-        return max(self.next_offset(), self._used(_USED_BYTES))
+        return max(self.next_offset(), self.used_bytes())
 
-    def use(self, *, slots: int | None = None, offsets: int | None = None) -> None:
-        """Record that all slots and bytes before these have been written to in this generation."""
-        for name, count in ((_USED_SLOTS, slots), (_USED_BYTES, offsets)):
-            if count is not None:
-                self.set(name, str(count))
+    # Slots whose rows a store must delete.
+
+    def watch_slots(self) -> None:
+        """Record freed slots from now on; a rolled-back change records none."""
+        self.run("create temp table if not exists freed (slot integer primary key)")
+        for event in ("delete", "update of slot"):
+            still = "" if event == "delete" else " and new.slot is not old.slot"
+            self.run(
+                f"create temp trigger if not exists freed_by_{event.split()[0]} after {event} on main.images"  # noqa: S608
+                f" when old.slot is not null{still} begin insert or ignore into freed values (old.slot); end"
+            )
+
+    def freed_slots(self) -> list[int]:
+        return [slot for (slot,) in self._all("select slot from temp.freed order by slot", of=(int,))]
+
+    def forget_freed_slots(self) -> None:
+        self.run("delete from temp.freed")
 
     # Vectors of a model that was learned again.
-
-    def relearning(self) -> Relearning | None:
-        """The one that is under way, or was interrupted."""
-        about = self.about()
-        if not about.keys() >= set(_NEXT):
-            return None
-        generation, model, learned_from = _NEXT
-        return Relearning(self._number(about, generation), about[model], self._number(about, learned_from))
 
     def begin_relearning(self, coming: Relearning) -> None:
         """Record a new model; nothing is encoded with it yet."""
         self.run("delete from staged")
-        for name, value in zip(_NEXT, (coming.generation, coming.model, coming.learned_from), strict=True):
-            self.set(name, str(value))
+        self.set_relearning(coming)
 
     def stage(self, entry: Entry, slot: int, crc: int) -> None:
         """Record the vector of the next generation of an image."""
@@ -468,28 +378,25 @@ class Catalogue:
         return int(self._one("select coalesce(max(slot) + 1, 0) from staged"))
 
     def unstaged(self, after: int, most: int, most_features: int) -> list[Entry]:
-        """The next images after an id to encode for the next generation, as `waiting` gives those of this one."""
+        """As `waiting`, for the next generation."""
         return self._portion(f"id > ? and {_TO_STAGE}", (after,), most, most_features)
 
     def count_unstaged(self) -> int:
         return self.count(_TO_STAGE)
 
     def end_relearning(self, coming: Relearning) -> None:
-        """The new model and its vectors take the place of the old ones."""
+        """Replace the old model and its vectors by the new ones."""
+        self.forget_freed()
         self.run("update images set slot = null, vector_crc = null")
         self.run(
             "update images set (slot, vector_crc) = (select staged.slot, staged.vector_crc from staged"
             " where staged.id = images.id and staged.offset = images.offset) where features > 0"
         )
-        self.set("generation", str(coming.generation))
-        self.set("model", coming.model)
-        self.set("model_file", relearned_model(coming.generation))
-        self.set("learned_from", str(coming.learned_from))
         self.use(slots=self.next_staged_slot())
         self.run("delete from staged")
-        self._drop(*_NEXT)
+        super().end_relearning(coming)
 
-    # Images that were removed, and that are passed over when they are found in a folder.
+    # Images that were removed, and are skipped when folders are searched.
 
     def removed(self) -> frozenset[str]:
         return frozenset(path for (path,) in self._verified("removed"))
@@ -497,27 +404,47 @@ class Catalogue:
     def add_removed(self, path: str) -> None:
         self.run("insert or ignore into removed (path) values (?)", path)
 
+    def has_removed(self) -> bool:
+        return bool(self._one("select exists (select 1 from removed)"))
+
+    def removed_among(self, names: Iterable[str]) -> frozenset[str]:
+        """The paths among these that were removed."""
+        return frozenset(
+            path
+            for part in _portions(list(names))
+            for (path,) in self._verified("removed", f"where path in ({_marks(part)})", *part)
+        )
+
     def forget_removed(self, path: str) -> None:
         self.run("delete from removed where path = ?", path)
 
-    def _used(self, name: str) -> int:
-        about = self.about()
-        return self._number(about, name) if name in about else 0
-
-    def _number(self, about: Mapping[str, str], name: str) -> int:
-        """A whole number among the facts."""
-        text = about.get(name, "")
-        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
-            raise self._damaged(f"{name} is {text!r}", repairable=False)
-        return int(text)
-
-    def live(self) -> tuple[np.ndarray, np.ndarray]:
-        """Slots in use, ascending, and the ids of their images."""
-        rows = self._all("select slot, id from images where slot is not null order by slot", of=(int, int))
-        table = np.array(rows, np.int64).reshape(-1, 2)
-        if len(table) and (table[0, 0] < 0 or table[-1, 0] >= self.next_slot() or (np.diff(table[:, 0]) <= 0).any()):
+    def live(self, after: int = _BEFORE_ALL) -> tuple[np.ndarray, np.ndarray]:
+        """Slots in use after this one, ascending, and the ids of their images."""
+        parts = list(self._live_parts(after))
+        slots, ids = (np.concatenate([np.empty(0, np.int64), *some]) for some in zip(*parts, strict=True))
+        if len(slots) and (slots[0] < 0 or slots[-1] >= self.next_slot() or (np.diff(slots) <= 0).any()):
             raise self._damaged("slots are out of order")
-        return table[:, 0], table[:, 1]
+        return slots, ids
+
+    def _live_parts(self, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """In parts, each as two concatenated texts: half the time and a third of the memory of fetching single rows."""
+        some = "select slot, id from images where slot > ? order by slot limit ?"
+        joined = f"select coalesce(group_concat(slot), ''), coalesce(group_concat(id), '') from ({some})"  # noqa: S608
+        while True:
+            (texts,) = self._all(joined, last, _SLOTS_AT_ONCE, of=(str, str))
+            slots, ids = map(self._numbers, texts)
+            if len(slots) != len(ids):
+                raise self._damaged(EMPTY_ROW)
+            yield slots, ids
+            if len(slots) < _SLOTS_AT_ONCE:
+                return
+            last = int(slots[-1])
+
+    def _numbers(self, text: str) -> np.ndarray:
+        try:
+            return np.array(json.loads(f"[{text}]"), np.int64)
+        except (ValueError, OverflowError, TypeError):
+            raise self._damaged(EMPTY_ROW) from None
 
     def seen(self) -> dict[str, Seen]:
         """Size and time of every known file, readable or not, by path."""
@@ -538,69 +465,30 @@ class Catalogue:
     def unreadable(self) -> dict[str, str]:
         return {path: reason for path, *_, reason in self._verified("unreadable")}
 
-    def fault(self) -> str | None:
-        """The first fault that SQLite finds in the file; None if it is undamaged."""
-        found = str(self._one("pragma integrity_check", str))
-        return None if found == "ok" else found
-
-    def run(self, statement: str, *values: str | int | None) -> sqlite3.Cursor:
-        """Execute one SQL statement of this package."""
-        with explained(self.path):
-            return self._database.execute(statement, values)
-
-    def damaged_rows(self) -> list[DamagedRow]:
-        """Rows that do not match their checksums, of all tables."""
-        with explained(self.path):
-            return list(damaged_rows(self._database))
-
     def drop_row(self, row: DamagedRow) -> None:
+        self.forget_freed()
         self.run(f"delete from {row.table} where rowid = ?", row.rowid)  # noqa: S608
 
     def rewrite(self, row: DamagedRow, **values: str | int | None) -> None:
-        """Replace values of an image's row, which gets the checksum of what it holds then."""
+        """Replace values of an image's row, and its checksum."""
+        self.forget_freed()
         names = ", ".join(f"{name} = ?" for name in values)
         self.run(f"update images set {names} where rowid = ?", *values.values(), row.rowid)  # noqa: S608
 
-    def reindex(self) -> None:
-        """Rebuild SQLite's own indexes from the tables."""
-        self.run("reindex")
+    def add_indexes(self) -> None:
+        """Add SQLite indexes that an older catalogue lacks."""
+        for statement in INDEXES:
+            self.run(statement)
 
-    def add_checksums(self) -> None:
-        """As format version 4 has them."""
-        with explained(self.path):
-            add_checksums(self._database)
-        self._checked = True
 
-    def _verified(self, table: str, order: str = "order by path") -> list[list[Any]]:
-        """All rows of a table, compared with their checksums."""
-        columns = TABLES[table]
-        kinds = tuple(int if column in _WHOLE else str for column in columns)
-        if not self._checked:
-            return list(map(list, self._all(f"select {', '.join(columns)} from {table} {order}", of=kinds)))  # noqa: S608
-        rows = self._all(f"select checksum, {', '.join(columns)} from {table} {order}", of=(int, *kinds))  # noqa: S608
-        for checksum, *row in rows:
-            if row_checksum(row) != checksum:
-                fault = f"{row[0]!r} in the table {table} does not match its checksum"
-                raise self._damaged(fault, repairable=table != "about")
-        return [row for _, *row in rows]
+def _portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """Portions for one SQL statement each."""
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
 
-    def _damaged(self, fault: str, *, repairable: bool = True) -> FormatError:
-        cure = (
-            f"run: {repair_command(self.path)}, or restore it from a copy" if repairable else "restore it from a copy"
-        )
-        return FormatError(f"{self.path} is damaged: {fault}; {cure}")
 
-    def _all(self, statement: str, *values: int, of: tuple[type, ...]) -> list[tuple[Any, ...]]:
-        """All rows; an error if a value has not the type of its column, as only a damaged one has."""
-        with explained(self.path):
-            rows = self._database.execute(statement, values).fetchall()
-        for number, kind in enumerate(of):
-            if not {kind}.issuperset(type(row[number]) for row in rows):
-                raise self._damaged(_EMPTY_ROW)
-        return rows
-
-    def _one(self, statement: str, of: type = int) -> Any:
-        return self._all(statement, of=(of,))[0][0]
+def _marks(values: Collection[Any]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _is_possible(row: Sequence[Any]) -> bool:

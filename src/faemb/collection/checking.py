@@ -15,10 +15,15 @@ from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.row_repair import repair_rows
-from faemb.collection.stored import stored_features, vector_file, vector_matches
+from faemb.collection.stored import stored_features
+from faemb.collection.stores.embedded import EmbeddedTable
+from faemb.collection.stores.store import Table
 from faemb.collection.thumbnails import Thumbnails
 from faemb.collection.writing import Report, Writer, writing_to
 from faemb.errors import FaembError, FormatError
+
+_COMPARED_AT_ONCE = 256
+"""Number of images whose vectors are read at once."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +48,15 @@ def faults(current: CurrentModel) -> Iterator[Fault]:
     """Images whose data does not match its checksums; another process may change the collection meanwhile."""
     with current.snapshot() as model:
         generation, entries = current.catalogue.generation(), list(current.catalogue.sound_entries())
-    for entry in entries:
-        found = _confirmed(current, model, (generation, entry))
-        if found is not None:
-            yield found
+        table = _table(current, model)
+    for start in range(0, len(entries), _COMPARED_AT_ONCE):
+        some = entries[start : start + _COMPARED_AT_ONCE]
+        doubtful = _without_vectors(table, some)
+        for entry in some:
+            if entry.id in doubtful or not _features_match(current.layout, generation, entry):
+                found = _confirmed(current, model, (generation, entry))
+                if found is not None:
+                    yield found
 
 
 def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
@@ -57,8 +67,8 @@ def damaged_indexes(layout: Layout, catalogue: Catalogue) -> list[Path]:
 def repair(writer: Writer, current: CurrentModel, jobs: int | None) -> list[str]:
     """Compute damaged data again from undamaged data; a sentence for each image.
 
-    Lost features whose file cannot be read are forgotten if the image has its vector; an image with neither is removed.
-    If this is stopped, the next repair continues.
+    If features are lost and the file cannot be read, an image with a vector is kept without features; one with neither
+    is removed. An interrupted repair is continued by the next one.
     """
     model = current.get()
     rows = repair_rows(writer, model)
@@ -83,7 +93,7 @@ def _end(writer: Writer, image: str | None) -> str:
 
 
 def _restore_features(writer: Writer, model: Model, jobs: int | None) -> list[str]:
-    """Extract features that an earlier repair had to give up, because the file was away; a sentence for each image."""
+    """Extract features that an earlier repair dropped because the file was missing; a sentence for each image."""
     if not writer.keep_features:
         return []
     lost = list(writer.catalogue.entries("features > 0 and offset is null"))
@@ -93,7 +103,7 @@ def _restore_features(writer: Writer, model: Model, jobs: int | None) -> list[st
 
 
 def thumbnail_faults(thumbnails: Thumbnails) -> list[str]:
-    """Damage of stored thumbnails; missing ones are no fault, since the image file may be away."""
+    """Damage of stored thumbnails; missing ones are not reported, since the image file may be missing too."""
     try:
         damaged = thumbnails.damaged()
     except FormatError:
@@ -119,20 +129,23 @@ def _drop(writer: Writer, model: Model, found: Sequence[Fault]) -> None:
     with writer.catalogue.change():
         for fault in found:
             if fault.features:
-                writer.catalogue.forget_features("id = ?", fault.entry.id)
+                writer.catalogue.forget_features(fault.entry.id)
             if fault.vector:
                 writer.catalogue.forget_vector(fault.entry.id)
         _continue_within_files(writer, model)
 
 
 def _continue_within_files(writer: Writer, model: Model) -> None:
-    """New data follows the end of a file that was cut short; the catalogue must name nothing behind it any more."""
+    """After damaged entries were dropped: let new data be appended at the end of a truncated file."""
     layout, catalogue, generation = writer.layout, writer.catalogue, writer.generation
     if catalogue.free_offset() > (size := _size(layout.features(generation))):
         catalogue.use(offsets=size)
     if not model.is_fitted:
         return
-    file = vector_file(layout, generation, model)
+    table = writer.table(model)
+    if not isinstance(table, EmbeddedTable):
+        return
+    file = table.file
     if catalogue.free_slot() > (slots := _size(file.path) // file.row_bytes):
         catalogue.use(slots=slots)
         for index in layout.indexes(generation):  # they cover slots that get other vectors now
@@ -144,26 +157,38 @@ def _size(file: Path) -> int:
 
 
 def _confirmed(current: CurrentModel, model: Model, known: tuple[int, Entry]) -> Fault | None:
-    """A fault counts only if the catalogue still has the same entry: the data may have been replaced meanwhile."""
-    while (found := _compared(current.layout, model, *known)) is not None:
+    """The fault, if the catalogue still has the same entry: the data may have been replaced meanwhile."""
+    table = _table(current, model)
+    while (found := _compared(current.layout, table, *known)) is not None:
         with current.snapshot() as model:
             generation, entry = current.catalogue.generation(), current.catalogue.entry(found.entry.path)
+            table = _table(current, model)
         if entry is None or (generation, entry) == known:
             return found if entry is not None else None
         known = generation, entry
     return None
 
 
-def _compared(layout: Layout, model: Model, generation: int, entry: Entry) -> Fault | None:
-    if entry.slot is None:
-        vector = entry.features > 0 and entry.offset is None  # its vector cannot be computed
-    else:
-        vector = not vector_matches(layout, generation, model, entry)
-    features = entry.offset is not None and not _features_match(layout, generation, entry)
+def _compared(layout: Layout, table: Table | None, generation: int, entry: Entry) -> Fault | None:
+    vector, features = bool(_without_vectors(table, [entry])), not _features_match(layout, generation, entry)
     return Fault(entry, vector, features) if vector or features else None
 
 
+def _table(current: CurrentModel, model: Model) -> Table | None:
+    """The table of vectors of the current state; None if the model is not fitted."""
+    return current.store.get().table(current.catalogue.table(), model) if model.is_fitted else None
+
+
+def _without_vectors(table: Table | None, entries: Sequence[Entry]) -> set[int]:
+    """Ids of the images whose vector is damaged, or cannot be computed."""
+    lost = {entry.id for entry in entries if entry.slot is None and entry.features > 0 and entry.offset is None}
+    placed = [entry for entry in entries if entry.slot is not None]
+    return lost | (table.damaged(placed) if table is not None else {entry.id for entry in placed})
+
+
 def _features_match(layout: Layout, generation: int, entry: Entry) -> bool:
+    if entry.offset is None:
+        return True
     try:
         stored_features(layout.features(generation), entry)
     except (FaembError, OSError):

@@ -5,7 +5,6 @@ with Collection.create("photos.faemb", new_model()) as photos:
     photos.search("query.jpg", top=5)
 """
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,27 +16,30 @@ from typing import NamedTuple, cast
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
+from faemb.collection.copying import clear_away, copy
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.duplicates import Asked
+from faemb.collection.encoding import encode_elsewhere
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.gathering import gather
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
+from faemb.collection.layout import Layout, typed
 from faemb.collection.locking import only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.queries import QueryFeatures, query_features
 from faemb.collection.reading import Reader, View
-from faemb.collection.relearning import Notice, is_due, is_outgrown, learnable, obstacle, relearn
+from faemb.collection.relearning import Notice, has_outgrown, is_due, obstacle, relearn
 from faemb.collection.relocation import relocate
 from faemb.collection.results import Answer, Groups, Info
 from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
+from faemb.collection.stores.attached import CurrentStore
+from faemb.collection.stores.milvus_server import StoreAwayError
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.collection.writing import Report, Writer
 from faemb.errors import TOO_FEW_FILES, FaembError, Fault, FormatError, InputError, is_lack_of_open_files
@@ -47,6 +49,8 @@ from faemb.features.folders import Found, Kind, by_suffix, find_images, merged
 from faemb.features.image import ImageLike
 from faemb.rerank import VERIFIED
 from faemb.runtime import Progress, silent
+from faemb.runtime.parallel import Jobs, Machines
+from faemb.runtime.places import absolute, place
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 
@@ -54,13 +58,20 @@ DEFAULT_TOP = 10
 
 
 class Collection:
+    """A searchable set of images in a folder.
+
+    Images can be added, updated and removed at any time, by one process at a time; other processes may search
+    meanwhile. A process may be killed at any time: everything reported as done is stored. Use it as a context manager,
+    or call `close`.
+    """
+
     migrated: str | None
     """A sentence if opening the collection has converted it from an earlier format version."""
     make_thumbnails = True
-    """Whether images get a thumbnail when they are added."""
+    """Whether added images get thumbnails."""
 
-    def __init__(self, folder: AnyPath, *, device: str = "cpu") -> None:
-        """Open an existing collection; `device` is where images are encoded: "cpu" or "cuda"."""
+    def __init__(self, folder: AnyPath, *, device: str = "cpu", store: str | None = None) -> None:
+        """The constructor opens an existing collection, as `open` does."""
         self.layout = Layout(folder)
         if not self.layout.catalogue.is_file():
             raise InputError(f"no collection at {folder}; make one with: faemb index IMAGES --out {typed(folder)}")
@@ -68,38 +79,61 @@ class Collection:
         try:
             require_format(self.layout, self._catalogue)
             self.migrated = migrate(self.layout, self._catalogue)
+            self._store = CurrentStore(self.layout, self._catalogue, store)
         except FaembError:
             self._catalogue.close()
             raise
         self._about = self._catalogue.about()
-        self._current = CurrentModel(self.layout, self._catalogue, device)
+        self._current = CurrentModel(self.layout, self._catalogue, self._store, device)
         self._reader = Reader(self._current)
         self._thumbnails = Thumbnails(self.layout.thumbnails)
         self._searcher = Searcher(self._reader, self._about["index"])
 
     @classmethod
-    def open(cls, folder: AnyPath, *, device: str = "cpu") -> "Collection":
-        return cls(folder, device=device)
+    def open(cls, folder: AnyPath, *, device: str = "cpu", store: str | None = None) -> "Collection":
+        """Open an existing collection; one of an older format is converted.
+
+        device: where images are encoded: "cpu" or "cuda"
+        store:  new address of the server with its vectors, if it has moved
+        """
+        return cls(folder, device=device, store=store)
 
     @classmethod
     def create(
-        cls, folder: AnyPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
+        cls,
+        folder: AnyPath,
+        model: Model,
+        *,
+        keep_features: bool = True,
+        index: str = "auto",
+        device: str = "cpu",
+        store: str | None = None,
     ) -> "Collection":
-        """A new collection in a new or empty folder; a model that is not fitted learns from the first images added."""
+        """A new collection in a new or empty folder; a model that is not fitted learns from the first images added.
+
+        With `store`, such as "milvus://127.0.0.1:19530/photos", its vectors lie in that server.
+        """
         require_choice("index", index, BACKENDS)
         model.check_settings()
         model.extractor.check_settings()
-        create(Layout(folder), model, keep_features=keep_features, index=index)
+        create(Layout(folder), model, keep_features=keep_features, index=index, store=store)
         return cls(folder, device=device)
 
     @classmethod
     def resume(
-        cls, folder: AnyPath, model: Model, *, keep_features: bool = True, index: str = "auto", device: str = "cpu"
+        cls,
+        folder: AnyPath,
+        model: Model,
+        *,
+        keep_features: bool = True,
+        index: str = "auto",
+        device: str = "cpu",
+        store: str | None = None,
     ) -> "Collection":
-        """The collection that an earlier call with the same arguments has created, or a new one."""
+        """The collection that an earlier call with the same arguments created, or a new one."""
         if not Layout(folder).catalogue.exists():
-            return cls.create(folder, model, keep_features=keep_features, index=index, device=device)
-        collection = cls(folder, device=device)
+            return cls.create(folder, model, keep_features=keep_features, index=index, device=device, store=store)
+        collection = cls(folder, device=device, store=store)
         asked = settings(model.fingerprint, keep_features=keep_features, index=index)
         if any(collection._about[name] != value for name, value in asked.items()):
             collection.close()
@@ -110,6 +144,8 @@ class Collection:
         return collection
 
     def close(self) -> None:
+        """Close the catalogue, and the connection to a server with the vectors."""
+        self._store.close()
         self._catalogue.close()
 
     def __enter__(self) -> "Collection":
@@ -135,15 +171,15 @@ class Collection:
         images: Images,
         *,
         relearn: bool = True,
-        jobs: int | None = None,
+        jobs: Jobs = None,
         progress: Progress | None = None,
         notice: Notice | None = None,
     ) -> Report:
         """Add files and folders; folders are remembered for `update`. Unchanged images are skipped.
 
-        `images_in(images, exclude)` leaves files out, here and in every `update`. Images that were removed stay out if
-        they are found in a folder, and come back if their files are given. If `relearn`, a model that the collection
-        has outgrown is learned again; `notice` gets a sentence before that.
+        `images_in(images, exclude)` leaves files out, here and in every `update`. Images that were removed are skipped
+        if they are found in a folder, and added again if their files themselves are given. If `relearn`, the model is
+        learned again when the collection has outgrown it; `notice` is called with a sentence before that.
         """
         sources = images_in(images, kind=self._kind)
         with self._changing(progress) as writer:
@@ -157,20 +193,20 @@ class Collection:
                 pass
             return report
 
-    def gather_and_learn(self, images: Images, *, jobs: int | None = None, progress: Progress | None = None) -> Report:
+    def gather_and_learn(self, images: Images, *, jobs: Jobs = None, progress: Progress | None = None) -> Report:
         """Fit the model on images without encoding them."""
         start, found = time.monotonic(), images_in(images, kind=self._kind).found
         report = _report_on(found)
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model, jobs, report)
-            self._learn(writer)
+            self._learn(writer, jobs)
         report.seconds = time.monotonic() - start
         return report
 
     def relearn(self, *, progress: Progress | None = None, notice: Notice | None = None) -> Report:
         """Learn the model again, with its settings, from the stored local features, and encode all images with it.
 
-        Until that is complete, searches use the old model. If this is stopped, the next call, or `add`, continues.
+        Until that is complete, searches use the old model. After an interruption the next call, or `add`, continues.
         """
         start, report = time.monotonic(), Report()
         self._reader.require_fitted()
@@ -185,13 +221,13 @@ class Collection:
         *,
         allow_removing: bool = False,
         relearn: bool = True,
-        jobs: int | None = None,
+        jobs: Jobs = None,
         progress: Progress | None = None,
         notice: Notice | None = None,
     ) -> Report:
-        """Search the remembered folders again: new, changed and deleted images.
+        """Search the remembered folders again: add new images, encode changed ones again, remove deleted ones.
 
-        If so many images are gone that a drive may be disconnected, they are kept, unless `allow_removing`.
+        If so many files are missing that a drive may be disconnected, nothing is removed, unless `allow_removing`.
         """
         folders = self._folders()
         missing = [str(folder) for folder in folders if not folder.is_dir()]
@@ -216,71 +252,85 @@ class Collection:
 
     def relocate(self, old: AnyPath, new: AnyPath) -> int:
         """Record that a folder or file of images has been moved, without reading it; returns the number of images."""
-        places = Path(os.path.abspath(old)), Path(os.path.abspath(new))
+        places = absolute(old), absolute(new)
         with self._changing(None):
             return relocate(self.layout, self._catalogue, *places)
 
     def remove(self, images: AnyPath | Iterable[AnyPath]) -> int:
         """Remove images by path, or all images below a folder; returns their number.
 
-        `update` does not bring them back: a folder is forgotten, and images are passed over in folders. `add` does, if
-        it is given the file of an image, or a folder that was forgotten.
+        `update` does not add them again: a removed folder is no longer searched, and removed images are skipped. `add`
+        does, if it is given the file of an image itself, or a removed folder.
         """
         with self._changing(None) as writer:
             removed = writer.take_out(departure(self.layout, self._catalogue, as_list(images)))
             self._compact_if_due(writer)
         return removed
 
+    def copy(self, address: str, *, progress: Progress | None = None) -> int:
+        """Copy all vectors to another store and use them there: "milvus://HOST:PORT/NAME", or "embedded".
+
+        "embedded" is the collection's own folder. The copy is compared with the original, which is then deleted; local
+        features, thumbnails and the catalogue stay in the folder. Returns the number of images that have vectors.
+        """
+        with self._changing(progress) as writer:
+            return copy(writer, self.model, address)
+
     def forget_unusable(self, files: Iterable[AnyPath]) -> None:
-        """Drop what is remembered about files that could not be used, and that do not exist any more."""
+        """Drop the records of files that could not be used, and that do not exist any more."""
         with self._changing(None), self._catalogue.change():
             for file in files:
                 self._catalogue.forget_unreadable(self.layout.name_of(file))
 
     def kept_out(self) -> list[Path]:
-        """Images that were removed, and that are passed over when they are found in a folder."""
+        """Images that were removed, and are skipped when folders are searched."""
         return sorted(map(self.layout.path_of, self._catalogue.removed()))
 
     @contextmanager
-    def _adding(self, writer: Writer, found: Found, jobs: int | None, growth: "_Growth") -> Iterator[Report]:
+    def _adding(self, writer: Writer, found: Found, jobs: Jobs, growth: "_Growth") -> Iterator[Report]:
         """Store images; after the block, which may remove others, learn if necessary and encode."""
         start, report = time.monotonic(), _report_on(found)
-        before = learnable(self._catalogue)
+        outgrown = has_outgrown(self._catalogue)
         gather(writer, self._welcome(found.images, report), self.model, jobs, report)
         yield report
         if not self.model.is_fitted:
-            self._learn(writer)
+            self._learn(writer, jobs)
         elif growth.wanted and is_due(self._catalogue):
-            self._grow(writer, report, growth.notice or _unheard, before)
+            self._grow(writer, report, growth.notice or _unheard, jobs, said=outgrown)
+        if isinstance(jobs, Machines):
+            encode_elsewhere(writer, self.model, jobs)
         writer.encode_waiting(self.model)
         report.seconds = time.monotonic() - start
 
     def _welcome(self, images: Sequence[Path], report: Report) -> list[Path]:
-        """Without those that were removed before."""
-        removed = self._catalogue.removed()
-        kept = [image for image in images if not removed or self.layout.name_of(image) not in removed]
+        """The images that were not removed by the user."""
+        if not self._catalogue.has_removed():  # avoids building a name for every image
+            return list(images)
+        names = [self.layout.name_of(image) for image in images]
+        removed = self._catalogue.removed_among(names)
+        kept = [image for image, name in zip(images, names, strict=True) if name not in removed]
         report.kept_out = len(images) - len(kept)
         return kept
 
-    def _learn(self, writer: Writer) -> None:
+    def _learn(self, writer: Writer, jobs: Jobs) -> None:
         model = self.model
         self._current.forget()  # read again if learning fails, since it may be partly fitted
-        self._current.keep(model, writer.learn(model))
+        self._current.keep(model, writer.learn(model, jobs))
 
-    def _grow(self, writer: Writer, report: Report, notice: Notice, before: int) -> None:
-        """Learn the model again if that is possible; `before` is the number of images to learn from before a change."""
+    def _grow(self, writer: Writer, report: Report, notice: Notice, jobs: Jobs, *, said: bool) -> None:
+        """Learn the model again if possible; if not, say so, unless that was `said` by an earlier change."""
         hindrance = obstacle(self.layout, self._catalogue)
         if hindrance is not None:
-            if not is_outgrown(self._catalogue.learned_from(), before):  # said once
+            if not said:
                 notice(f"the collection has outgrown its model; {hindrance}")
             return
         try:
-            self._relearn(writer, report, notice)
-        except (InputError, FormatError) as error:  # the images are added all the same, with the old model
+            self._relearn(writer, report, notice, jobs)
+        except (InputError, FormatError) as error:  # the images are added with the old model
             notice(f"the model was not learned again: {error}")
 
-    def _relearn(self, writer: Writer, report: Report, notice: Notice) -> None:
-        done = relearn(writer, self.model, notice)
+    def _relearn(self, writer: Writer, report: Report, notice: Notice, jobs: Jobs = None) -> None:
+        done = relearn(writer, self.model, notice, jobs)
         self._current.keep(done.model, done.fingerprint)
         report.relearned_from = done.learned_from
 
@@ -289,13 +339,23 @@ class Collection:
             writer.compact(self.model)
 
     @contextmanager
-    def _changing(self, progress: Progress | None) -> Iterator[Writer]:
-        """A writer, with the lock of the one process that may change the collection."""
+    def _changing(self, progress: Progress | None, *, repairing: bool = False) -> Iterator[Writer]:
+        """A writer, with the lock that allows only one process to change the collection."""
         try:
             with only_writer(self.layout, self._catalogue):
-                writer = Writer(self.layout, self._catalogue, progress)
+                writer = Writer(self.layout, self._catalogue, progress, self._store.get())
                 writer.make_thumbnails = self.make_thumbnails
+                clear_away(self.layout, self._catalogue)
+                if writer.store.address is None:
+                    yield writer
+                    return
+                writer.take_over(self.model, repairing=repairing)
+                self._store.remember()
                 yield writer
+                with suppress(
+                    StoreAwayError
+                ):  # the change is complete; the next writer removes unused rows from the server
+                    writer.hand_over(self.model)
         except FaembError:
             raise
         except Exception as error:  # libraries have errors of their own for it
@@ -321,15 +381,17 @@ class Collection:
     ) -> list[Answer]:
         """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
-        The `verify` most similar images are compared with the query feature by feature, and ranked by the confidence
-        that they show the same thing; 0 ranks by similarity alone. With `expand="results"`, the sure results search in
-        turn, and what they find is a hit `through` them, of a confidence of at most 0.6; if there is none, 100 images
-        more are compared.
+        The `verify` most similar images are verified by their local features, and ranked by the confidence that they
+        show the same thing; 0 ranks by similarity alone.
+        With `expand="results"`, results whose verdict is "same" are used as queries too; hits found so have `through`
+        and a confidence of at most 0.6. If there is no such result, 100 more candidates are verified. With `verify=0`,
+        "average" is query expansion, "augmented" database-side augmentation, and "scaled" subtracts half the mean
+        similarity of each image to its neighbours.
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
-        like any other, marked `itself`; without `count_itself`, it is not counted: there may be `top` hits and itself.
+        like any other, marked `itself`; without `count_itself` it is returned in addition to `top` hits.
         With `query_parts`, n x n overlapping parts of each query are searched for as well, which finds images that
-        show a part of it alone.
+        show only a part of it.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(
@@ -386,7 +448,7 @@ class Collection:
         """As `search`, for local features from the collection's own extractor.
 
         files: the file of each query, by which the query itself and its copies are recognised
-        among: numbers of the images (`Entry.id`) that may be results
+        among: ids of the images (`Entry.id`) that may be results
         """
         wanted = Wanted(
             *(top, threshold, index, True, verify, least_confidence, expand, query_parts),
@@ -406,10 +468,10 @@ class Collection:
         index: str | None = None,
         progress: Progress | None = None,
     ) -> Groups:
-        """Groups of images that were made from one picture, the surest first.
+        """Groups of images that were made from one picture, in order of their smallest similarity.
 
-        threshold:  smallest similarity of images that are compared; if not given, that of images which are hardly
-                    unrelated
+        threshold:  smallest similarity of images that are compared; if not given, clearly above the similarity of
+                    unrelated images
         same_thing: join different photographs of the same thing too; `Group.kind` tells such groups from copies
         mirrored:   find copies that are mirrored from left to right too
         verify:     compare local features; otherwise images of at least this similarity are joined (if not given:
@@ -419,10 +481,10 @@ class Collection:
         return self._searcher.duplicates(asked, index=index, progress=progress or silent)
 
     def explain(self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None) -> Explanation:
-        """Why `result` is an answer to `query`: which regions match, and which transform they agree with.
+        """Why `result` is a result of `query`: which regions match, and which transform they agree with.
 
-        The result is an image of the collection, by its path, or another image, which is described like a query. Where
-        local features cannot be compared, the share of each feature of the query in the similarity.
+        `result` is the path of an image of the collection, or another image, which is processed like a query. If local
+        features cannot be compared: how much each feature of the query contributes to the similarity.
         """
         return Explainer(self._reader, self._thumbnails).explain(query, result, box)
 
@@ -448,10 +510,11 @@ class Collection:
             return view
 
     def entries(self) -> Iterable[Entry]:
+        """All images, in the order in which they were added."""
         return self._catalogue.entries()
 
     def entry(self, image: int | AnyPath) -> Entry | None:
-        """An image by its number or its path; None if it is not in the collection."""
+        """An image by its id or its path; None if it is not in the collection."""
         if isinstance(image, int):
             return next(self._catalogue.entries("id = ?", image), None)
         return self._catalogue.entry(self.layout.name_of(image))
@@ -461,7 +524,7 @@ class Collection:
         return list(self._catalogue.entries("hash = ?", content))
 
     def outline(self) -> list[Outline]:
-        """What a list of all images needs, much faster than their entries."""
+        """Id, path, hash and time of all images, read much faster than `entries`."""
         return self._catalogue.outline()
 
     def state(self) -> tuple[int, int]:
@@ -470,10 +533,10 @@ class Collection:
 
     def features(self, image: AnyPath) -> LocalFeatures:
         """The stored local features of an image of the collection."""
-        return self._reader.features(Path(image))
+        return self._reader.features(place(image))
 
     def thumbnail(self, image: AnyPath) -> Thumbnail:
-        """A small JPEG of an image of the collection: the stored one, also if the image file is away.
+        """A small JPEG of an image of the collection, which is stored: the image file need not exist.
 
         If none is stored, it is made from the image file.
         """
@@ -483,19 +546,21 @@ class Collection:
         return self.stored_thumbnail(entry) or make_thumbnail(image)
 
     def stored_thumbnail(self, entry: Entry) -> Thumbnail | None:
+        """The stored thumbnail of an image; None if there is none."""
         return self._thumbnails.get(entry.hash)
 
-    def dates_taken(self, content: str | None = None) -> dict[str, datetime | None]:
-        """When photographs were taken, by content (`Entry.hash`): of all images, or of one; no image file is read.
+    def dates_taken(self, contents: Iterable[str] | None = None) -> dict[str, datetime | None]:
+        """When photographs were taken, by content (`Entry.hash`): of all images, or of these; no image file is read.
 
-        Local time without a zone; None if the file does not tell. An image without a thumbnail, or of a collection
-        that an earlier version has made, is not in it.
+        Local time without a time zone; None if the file has no date. An image without a thumbnail, or of a collection
+        made by an earlier version, is left out.
         """
         with suppress(FaembError, OSError):  # it is derived data, as thumbnails are
-            return self._thumbnails.dates(content)
+            return self._thumbnails.dates(contents)
         return {}
 
     def info(self) -> Info:
+        """A summary of the collection."""
         count, model = self._catalogue.count, self.model
         return Info(
             images=count(),
@@ -515,10 +580,11 @@ class Collection:
             removed=len(self._catalogue.removed()),
             parts=model.parts,
             keeps_features=self._about["keep_features"] != "0",
+            store=(self._catalogue.store() or (None,))[0],
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:
-        """Write the vectors of all encoded images as npz, fvecs, faiss or hloc-h5; returns their number.
+        """Write the vectors of all encoded images as npz, fvecs, faiss, hloc-h5 or parquet; returns their number.
 
         Existing files that are not recognised as written by this method are replaced only with `overwrite`.
         """
@@ -531,14 +597,14 @@ class Collection:
 
     @property
     def _kind(self) -> Kind:
-        """What its images are read from."""
+        """Kind of the files that its images are read from: images, or files of local features."""
         return kind_of(self.model.extractor)
 
     def _folders(self) -> list[Path]:
         return [self.layout.path_of(name) for name in self._catalogue.folders()]
 
     def folders(self) -> dict[Path, list[str]]:
-        """The remembered folders, each with the patterns of what it leaves out."""
+        """The remembered folders, each with the patterns of files that are left out."""
         patterns = excluded(self._catalogue)
         return {self.layout.path_of(name): patterns.get(name, []) for name in self._catalogue.folders()}
 
@@ -561,7 +627,7 @@ class Collection:
         return [*images, *(f"the index {path} is damaged" for path in indexes)]
 
     def _repaired_catalogue(self) -> str | None:
-        """The fault that is left in the file after its indexes were built anew, if it has any."""
+        """The damage that remains after SQLite's indexes were rebuilt; None if there is none."""
         damage = self._catalogue.fault()
         if damage is not None:
             with suppress(FormatError), self._changing(None), self._catalogue.change():
@@ -570,12 +636,12 @@ class Collection:
         return damage
 
     def _repair(self, jobs: int | None, progress: Progress | None) -> list[str]:
-        with self._changing(progress) as writer:
+        with self._changing(progress, repairing=True) as writer:
             return repair(writer, self._current, jobs) + repair_thumbnails(writer, jobs)
 
 
 class _Growth(NamedTuple):
-    """Whether to learn a model again that the collection has outgrown, and who is told."""
+    """Whether to learn an outgrown model again, and the function that is called before."""
 
     wanted: bool
     notice: Notice | None
@@ -586,7 +652,7 @@ def _unheard(sentence: str) -> None:
 
 
 def _report_on(found: Found) -> Report:
-    """The report of a change, as it begins: what the search has met."""
+    """A new report, with unreadable files and files of other kinds."""
     return Report(failed=list(found.unreadable), passed_over=by_suffix(found.others))
 
 

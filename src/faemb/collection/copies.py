@@ -4,7 +4,6 @@ Such a file needs no extraction and no encoding. If the other file is gone, its 
 data; if it is still there, its data is copied.
 """
 
-import os
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,11 +16,10 @@ from jaxtyping import Float
 
 from faemb.collection.catalogue import Entry
 from faemb.collection.model import Model
-from faemb.collection.slots import read_at
 from faemb.collection.sources import is_gone
-from faemb.collection.stored import packed_features, vector_file
+from faemb.collection.stored import packed_features
 from faemb.collection.writing import Writer
-from faemb.errors import FormatError
+from faemb.errors import FormatError, RemoteError
 
 
 class Twin(NamedTuple):
@@ -95,12 +93,8 @@ class Copies:
         """The content of its slot."""
         if entry.slot is None or not self._model.is_fitted:
             return None
-        file = vector_file(self._writer.layout, self._writer.generation, self._model)
-        with suppress(OSError, ValueError, FormatError):
-            content = read_at(file.path, entry.slot * file.row_bytes, file.row_bytes)
-            if zlib.crc32(content) == entry.vector_crc:
-                return np.frombuffer(content, file.dtype)
-        return None
+        row = self._writer.table(self._model).row(entry.slot)
+        return row if row is not None and zlib.crc32(row.tobytes()) == entry.vector_crc else None
 
 
 def _is_usable(entry: Entry) -> bool:
@@ -109,6 +103,6 @@ def _is_usable(entry: Entry) -> bool:
 
 
 def _size(path: Path) -> int | None:
-    with suppress(OSError):  # the worker that reads it reports the reason
-        return os.stat(path).st_size
+    with suppress(OSError, RemoteError):  # the worker that reads it reports the reason
+        return path.stat().st_size
     return None

@@ -1,14 +1,15 @@
 """The files of a new collection, in a folder of its own."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
-from faemb.collection.hints import typed
-from faemb.collection.layout import MODEL, Layout
+from faemb.collection.layout import MODEL, Layout, typed
 from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
 from faemb.collection.model import Model
+from faemb.collection.stores.attached import made_store, new_identity
 from faemb.errors import FormatError, InputError
 from faemb.runtime.storage import make_folder, require_outside_collections
 
@@ -18,8 +19,12 @@ def settings(fingerprint: str, *, keep_features: bool, index: str) -> dict[str, 
     return {"asked": fingerprint, "keep_features": str(int(keep_features)), "index": index}
 
 
-def create(layout: Layout, model: Model, *, keep_features: bool, index: str) -> None:
-    """Write the model and an empty catalogue; continues a creation with the same model that was interrupted."""
+def create(layout: Layout, model: Model, *, keep_features: bool, index: str, store: str | None = None) -> None:
+    """Write the model and an empty catalogue; continues a creation with the same model that was interrupted.
+
+    `store` is the address of a server for the vectors, which gets its first table with the first vectors.
+    """
+    attached = _attached(layout, model, store)
     require_outside_collections(layout.folder.parent)
     if not layout.catalogue.exists():
         if strangers := layout.strangers():
@@ -41,8 +46,21 @@ def create(layout: Layout, model: Model, *, keep_features: bool, index: str) -> 
             "model": fingerprint if model.is_fitted else "",
             "learned_from": "0" if model.is_fitted else "",
             **settings(fingerprint, keep_features=keep_features, index=index),
+            **attached,
         }
         Catalogue.create(layout.catalogue, about).close()
+
+
+def _attached(layout: Layout, model: Model, address: str | None) -> dict[str, str]:
+    """What the catalogue holds about a store that can be used for vectors of this model."""
+    if address is None:
+        return {}
+    identity = new_identity()
+    with closing(made_store(layout, address, identity)) as store:
+        if model.is_fitted:
+            store.check_model(model)
+        store.require_free()
+    return {"store": str(store.address), "store_id": identity, "table": "1"}
 
 
 def _holds(file: Path, model: Model) -> bool:

@@ -6,14 +6,15 @@ from pathlib import Path
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
+from faemb.collection.stores.attached import CurrentStore
 from faemb.errors import FormatError
 
 
 class CurrentModel:
     """Reads the model when it is first needed, and again whenever the catalogue names another one."""
 
-    def __init__(self, layout: Layout, catalogue: Catalogue, device: str) -> None:
-        self.layout, self.catalogue = layout, catalogue
+    def __init__(self, layout: Layout, catalogue: Catalogue, store: CurrentStore, device: str) -> None:
+        self.layout, self.catalogue, self.store = layout, catalogue, store
         self._device = device
         self._held: tuple[str, Model] | None = None
         """The model and its fingerprint, which is empty for one that the catalogue did not name yet."""

@@ -1,4 +1,4 @@
-"""Which images leave a collection: those that are taken out, and those whose files are gone."""
+"""Which images leave a collection: those that the user removes, and those whose files are deleted."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faemb.collection.catalogue import Catalogue
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
+from faemb.collection.layout import Layout, typed
 from faemb.collection.sources import is_below, is_gone
 from faemb.errors import InputError
 from faemb.features.folders import Found
+from faemb.runtime.places import absolute
 from faemb.runtime.storage import AnyPath
 
 _DOUBTFUL_SHARE, _DOUBTFUL_IMAGES = 0.3, 5
@@ -18,7 +18,7 @@ _DOUBTFUL_SHARE, _DOUBTFUL_IMAGES = 0.3, 5
 
 
 class Departure(NamedTuple):
-    """Stored names: images to remove, folders to forget, and a change of the images that folders do not bring back."""
+    """Stored names: images to remove, folders to forget, names to add to or drop from the list of removed images."""
 
     images: list[str]
     folders: list[str]
@@ -27,17 +27,19 @@ class Departure(NamedTuple):
 
 
 def departure(layout: Layout, catalogue: Catalogue, places: Sequence[AnyPath]) -> Departure:
-    """Take out images, or all images below folders.
+    """What removing images, or all images below folders, changes.
 
-    An image that is given is kept out of every folder. One in a folder that is given is kept out if it would be found
-    in another folder; if not, nothing about it is remembered.
+    A given image is skipped from now on when folders are searched. An image in a given folder is skipped if it would be
+    found in another folder; otherwise it is not listed as removed.
     """
-    known, folders = catalogue.seen(), catalogue.folders()
-    images = list(dict.fromkeys(name for place in places for name in _inside(layout, known, folders, place)))
-    given = dict.fromkeys(map(layout.name_of, places))
+    folders = catalogue.folders()
+    given = {layout.name_of(place): place for place in places}
+    known = catalogue.recorded(given)
+    inside = ([name] if name in known else _inside(layout, catalogue, folders, place) for name, place in given.items())
+    images = list(dict.fromkeys(name for names in inside for name in names))
     searched = [layout.path_of(name) for name in folders if name not in given]
     found_again = _Below(layout, searched)
-    before = _Below(layout, map(os.path.abspath, places)).among(catalogue.removed())
+    before = dict.fromkeys(name for place in places for name in _below(layout, catalogue, ["removed"], place))
     return Departure(
         images,
         folders=[name for name in folders if name in given],
@@ -72,18 +74,29 @@ def doubts(layout: Layout, images: Set[str], gone: Sequence[str], folders: Seque
         yield f"{len(lost)} of {len(images)} images are gone from {places}; they were not removed{cure}"
 
 
-def _inside(layout: Layout, known: Collection[str], folders: Collection[str], place: AnyPath) -> list[str]:
-    """The image at a place, or the known ones below it."""
-    if layout.name_of(place) in known:
-        return [layout.name_of(place)]
-    names = _Below(layout, [os.path.abspath(place)]).among(known)
+def _inside(layout: Layout, catalogue: Catalogue, folders: Collection[str], place: AnyPath) -> list[str]:
+    """The known image at a path, or those below it; an error if there are none."""
+    names = _below(layout, catalogue, ["images", "unreadable"], place)
     if not names and layout.name_of(place) not in folders:
         raise InputError(f"{place} is not in the collection {layout.folder}")
     return names
 
 
+def _below(layout: Layout, catalogue: Catalogue, tables: Iterable[str], place: AnyPath) -> list[str]:
+    """Stored names of the file at a path, or of those below it.
+
+    They begin with the name of the folder, so that no others are read; except below a folder that holds the collection
+    itself, where all names are compared.
+    """
+    folder = os.fspath(absolute(place))
+    if is_below(layout.folder, folder):
+        return _Below(layout, [folder]).among(name for table in tables for name in catalogue.names_in(table))
+    starts = sorted(layout.names_of(folder))
+    return [name for table in tables for start in starts for name in catalogue.names_below(table, start)]
+
+
 class _Below:
-    """Whether the file with a stored name is, or lies in, one of these places."""
+    """Whether the file with a stored name is, or lies in, one of these files or folders."""
 
     def __init__(self, layout: Layout, places: Iterable[AnyPath]) -> None:
         self._layout, self._places = layout, [os.fspath(place) for place in places]

@@ -1,10 +1,10 @@
 """Groups of images that belong together: copies of one picture, or all photographs of the same thing.
 
-Every image is a query. Its most similar images are compared with it feature by feature (pairs.py), and pairs that are
-copies are linked; on request, pairs that show the same thing too. Links join images to groups, copies first, then the
-strongest link first. Copies join whatever they link: two parts of one picture belong together that share nothing. Any
-other link between two groups joins them only if their mean similarity, over all pairs of an image of one and an image
-of the other,
+Every image is a query. Its most similar images are compared with it by local features (pairs.py), and pairs that are
+copies are linked; on request, pairs that show the same thing too. Links join images to groups, copies first, then in
+order of similarity. Links between copies always join, since two parts of one picture belong together even if they share
+nothing. Any other link between two groups joins them only if their mean similarity, over all pairs of an image of one
+and an image of the other,
 
     <sum of the vectors of A, sum of the vectors of B> / (|A| |B|)
 
@@ -33,18 +33,18 @@ from faemb.runtime import Progress
 from faemb.settings import require_flag, require_number
 
 LONG, THRESHOLD, THRESHOLD_OF_SHORT = 3000, 0.3, 0.45
-"""Default thresholds where features cannot be compared: short vectors, of models that have learned from few images, are
-more similar by chance."""
+"""Default thresholds where features cannot be compared: short vectors, of models learned from few images, are more
+similar by chance."""
 _UNUSUAL = 4.0
-"""Images are compared whose similarity is by this number of standard deviations above that of unrelated images."""
+"""Images are compared if their similarity is this number of standard deviations above that of unrelated images."""
 _NEIGHBOURS = 32
 """Neighbours compared per image; larger groups connect through shared members."""
 _BLOCK, _MIRRORED = 256, 32
-"""Images that are looked up at once; mirrored ones with their features."""
+"""Number of images searched for at once, and of mirrored ones, whose features are in memory too."""
 _COHESION = 0.75
-"""On ukbench400: as precise as larger values, and it loses fewer pairs (docs/collection.md)."""
+"""On ukbench400 as precise as larger values, with fewer lost pairs (docs/collection.md)."""
 _ALL_PAIRS = 500
-"""Images of the largest group whose pairs are all compared."""
+"""Size of the largest group in which all pairs are compared."""
 FEW_FEATURES = 10
 """Images with fewer features can match by chance: they are linked to their copies only, at a similarity of `COPY`."""
 
@@ -91,17 +91,20 @@ class Asked:
 
 
 def default_threshold(dimension: int) -> float:
-    """For vectors of this length."""
+    """Default threshold for vectors of this dimension."""
     return THRESHOLD if dimension >= LONG else THRESHOLD_OF_SHORT
 
 
 def least_similarity(view: View, threshold: float | None, *, verify: bool) -> float:
-    """Of images that are compared: the given threshold if there is one; never more than where similarity decides."""
+    """Smallest similarity of compared pairs: the given threshold if there is one.
+
+    The default is never above the threshold used without verification.
+    """
     if threshold is not None:
         return threshold
     if not verify:
         return default_threshold(view.model.dimension)
-    return min(THRESHOLD, view.unrelated.typical + _UNUSUAL * view.unrelated.spread)
+    return min(THRESHOLD, view.unrelated_whole.typical + _UNUSUAL * view.unrelated_whole.spread)
 
 
 def linked(
@@ -128,7 +131,7 @@ def linked(
 def similar_when_mirrored(
     view: View, load: Load, threshold: float, kind: type[Backend] | None, progress: Progress
 ) -> Iterator[tuple[int, int, float]]:
-    """Pairs of positions of which one image is similar to the other one mirrored, most of them twice.
+    """Pairs of positions whose similarity reaches the threshold if one image is mirrored, most of them twice.
 
     `load` gives the features of the images at some positions; None for those that cannot be mirrored.
     """
@@ -147,7 +150,7 @@ def similar_when_mirrored(
 
 
 def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, progress: Progress) -> list[Members]:
-    """Groups of the pairs that belong together; copies of one picture are not compared with each other once more."""
+    """Groups of the pairs that belong together; images that copies have joined already are not compared again."""
     links: dict[tuple[int, int], float] = {}
     copies: set[tuple[int, int]] = set()
     parent: dict[int, int] = {}
@@ -242,4 +245,4 @@ def _measured(view: View, positions: list[int], links: Links, kind: str) -> Memb
 
 
 def _vectors(view: View, positions: list[int]) -> Float[np.ndarray, "m D"]:
-    return np.asarray(view.vectors)[view.slots[positions]].astype(np.float64)
+    return np.asarray(view.vectors[view.slots[positions]]).astype(np.float64)

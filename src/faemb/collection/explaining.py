@@ -1,4 +1,4 @@
-"""Why an image is a result of a query: the regions that match, or the share of each in the similarity."""
+"""Why an image is a result of a query: the regions that match, or how much each contributes to the similarity."""
 
 import io
 import os
@@ -13,12 +13,11 @@ from jaxtyping import Float
 from PIL import Image as Pillow
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.hints import typed
-from faemb.collection.kept import KeptFeatures
-from faemb.collection.model import Model
+from faemb.collection.kept import KeptFeatures, KeptVectors
+from faemb.collection.layout import repair_command, typed
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
-from faemb.collection.results import verdict
+from faemb.collection.results import shown_by_both, verdict
 from faemb.collection.thumbnails import Thumbnails
 from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
@@ -26,7 +25,8 @@ from faemb.features.feature_files import picture_of
 from faemb.features.image import Image, ImageLike, as_image, name_of
 from faemb.features.job import content_hash
 from faemb.features.region import Box, checked_box
-from faemb.rerank import Judge, Polygon, Verification, overlap
+from faemb.rerank import Judge, Polygon, Verification
+from faemb.runtime.places import absolute, place
 from faemb.runtime.storage import AnyPath
 from faemb.shares import shares
 
@@ -40,11 +40,11 @@ class Compared:
 
     name: str
     features: LocalFeatures | None
-    """None if they are not kept, or damaged."""
+    """None if they are not stored, or damaged."""
     size: tuple[int, int]
-    """Width and height in the pixels of which all coordinates are; (0, 0) if unknown."""
+    """Width and height in the pixels in which all coordinates are given; (0, 0) if unknown."""
     picture: Image | None
-    """Its pixels, perhaps reduced; None if there are none, as beside a file of features."""
+    """Its pixels, perhaps at reduced size; None if there are none, as for a file of features."""
     file: Path | None = None
     """None if it was given as pixels."""
     in_collection: bool = False
@@ -55,16 +55,18 @@ class Compared:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
+    """Comparison of a query with one result."""
+
     query: Compared
     result: Compared
     similarity: float
     """Inner product of the vectors, from -1 to 1."""
     confidence: float
-    """Probability that the images show the same thing, as a search gives it."""
+    """Probability that the images show the same thing, as in a search."""
     verification: Verification | None
-    """How the local features agree; None if they cannot be compared: `confidence` is that of the vectors alone."""
+    """How the local features agree; None if they cannot be compared: then `confidence` comes from the vectors alone."""
     shares: Float[np.ndarray, " n"] | None
-    """Without verification: what each feature of the query adds to the similarity, to the first order (shares.py)."""
+    """Without verification: first-order contribution of each feature of the query to the similarity (shares.py)."""
     box: Box | None
     """The region of the query that was used."""
     notes: tuple[str, ...]
@@ -75,17 +77,13 @@ class Explanation:
 
     @property
     def verdict(self) -> str:
-        """same: both images show the same thing; maybe; unsure: nothing is claimed."""
+        """same (confidence from 0.9), maybe (from 0.5) or unsure."""
         return verdict(self.confidence)
 
     @property
     def overlap(self) -> tuple[Polygon, Polygon] | None:
         """Corners of the region that both images show, in pixels of the query and of the result; None if unknown."""
-        found = self.verification
-        if found is None or found.transform is None or not all((*self.query.size, *self.result.size)):
-            return None
-        regions = overlap(found.transform, self.query.size, self.result.size)
-        return regions if len(regions[0]) else None
+        return shown_by_both(self.verification, self.query.size, self.result.size)
 
 
 class Explainer:
@@ -97,8 +95,11 @@ class Explainer:
         local = self._features_of(query, box)
         features = local.features
         if not len(features):
-            where = "" if box is None else " in the box"
-            raise InputError(f"{name_of(query)} has no local features{where}, so there is nothing to explain")
+            where, cure = ("", "") if box is None else (" in the box", " or another box")
+            raise InputError(
+                f"{name_of(query)} has no local features{where}, so there is nothing to explain; "
+                f"give a larger picture{cure}"
+            )
         notes: list[str] = []
         picture, size = self._picture(query, features, "query", notes)
         asked = Compared(name_of(query), features, size, picture, _file(query))
@@ -144,11 +145,14 @@ class Explainer:
         notes = [*notes]
         entry = self._entry(result)
         if entry is None:
-            found, vector = self._outside(view, result, notes)
+            found, stored = self._outside(view, result, notes)
         else:
-            found, vector = self._inside(view, entry, notes, tolerant, pictures)
-        similarity, nearest = _nearest(view.model, local, vector)
-        judge = Judge(view.unrelated, view.model.extractor.largest_turn)
+            found, stored = self._inside(view, entry, notes, tolerant, pictures)
+        sets = [local.plain, local.features] if local.enlarged else [local.plain]
+        vectors = view.model.encode([features.descriptors for features in sets])
+        similarity, nearest, vector = _nearest(vectors, sets, stored)
+        turn, keeps = view.model.extractor.largest_turn, entry is not None and view.keeps_features
+        judge = Judge(view.unrelated_to(vectors), turn, keeps=keeps)
         judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked.file, entry):
@@ -170,21 +174,35 @@ class Explainer:
 
     def _inside(
         self, view: View, entry: Entry, notes: list[str], tolerant: bool, pictures: bool
-    ) -> tuple[Compared, Float[np.ndarray, " D"]]:
-        """An image of the collection, by what is stored of it."""
+    ) -> tuple[Compared, Float[np.ndarray, "V D"]]:
+        """An image of the collection, by what is stored of it, and its vectors."""
         path = self._reader.layout.path_of(entry.path)
         if not entry.features:
             raise InputError(f"{path} has no local features, so nothing can be compared with it")
         features = self._stored(view, entry, notes, tolerant)
-        if entry.slot is not None:
-            vector = np.asarray(view.vectors[entry.slot])
-        elif features is not None:
-            vector = view.model.encode([features.descriptors])[0]
-        else:
-            raise InputError(f"{path} is not encoded yet; run: faemb update {typed(view.layout.folder)}")
+        vectors = self._stored_vectors(view, entry, features, notes, tolerant)
         size = (entry.width, entry.height)
         picture = self._stored_picture(entry, path, notes) if pictures else None
-        return Compared(str(path), features, size if all(size) else _size_of(picture), picture, path, True), vector
+        return Compared(str(path), features, size if all(size) else _size_of(picture), picture, path, True), vectors
+
+    def _stored_vectors(
+        self, view: View, entry: Entry, features: LocalFeatures | None, notes: list[str], tolerant: bool
+    ) -> Float[np.ndarray, "V D"]:
+        """Those of an image that waits to be encoded, or whose vectors are damaged, are computed from its features."""
+        kept, path, folder = KeptVectors(view, tolerant=tolerant), view.layout.path_of(entry.path), view.layout.folder
+        damaged = bool(kept.damaged([entry]))
+        if entry.slot is not None and not damaged:
+            return np.asarray(view.stored[entry.slot])
+        if features is None and damaged:
+            raise InputError(f"the stored vector of {path} is damaged; run: {repair_command(view.layout.catalogue)}")
+        if features is None:
+            raise InputError(f"{path} is not encoded yet; run: faemb update {typed(folder)}")
+        if damaged:
+            cure = repair_command(view.layout.catalogue)
+            notes.append(
+                f"the stored vector of the result is damaged, and computed again from its features; run: {cure}"
+            )
+        return view.model.encode_with_parts([features], view.model.parts)[0]
 
     def _stored(self, view: View, entry: Entry, notes: list[str], tolerant: bool) -> LocalFeatures | None:
         kept = KeptFeatures(view, tolerant=tolerant)
@@ -195,23 +213,26 @@ class Explainer:
 
     def _stored_picture(self, entry: Entry, path: Path, notes: list[str]) -> Image | None:
         """The pixels of the file, if it still is the one that was indexed; else the stored thumbnail."""
+        folder = typed(self._reader.layout.folder)
         try:
             shown = picture_of(path)
             if shown is not None and (shown != path or content_hash(path) == entry.hash):
                 return as_image(shown, LARGEST_PICTURE)
-            why = "has changed since it was indexed" if shown is not None else "is a file of features without an image"
+            why = f"has changed since it was indexed; run: faemb update {folder}"
+            if shown is None:
+                why = "is a file of features without an image"
         except FaembError:
-            why = "cannot be read"
+            why = f"cannot be read; run: faemb update {folder}, or if it was moved: faemb relocate {folder} OLD NEW"
         thumbnail = self._thumbnails.get(entry.hash)
         if thumbnail is None:
-            notes.append(f"the result is shown without its pixels: {path} {why}, and no thumbnail is stored")
+            notes.append(f"the result is shown without its pixels, since no thumbnail is stored: {path} {why}")
             return None
         notes.append(f"the result is shown by its stored thumbnail: {path} {why}")
         with Pillow.open(io.BytesIO(thumbnail.jpeg)) as small:
             return Image(np.asarray(small.convert("RGB")), (thumbnail.width, thumbnail.height), str(path))
 
-    def _outside(self, view: View, result: ImageLike, notes: list[str]) -> tuple[Compared, Float[np.ndarray, " D"]]:
-        """An image that is not in the collection, described as a query is."""
+    def _outside(self, view: View, result: ImageLike, notes: list[str]) -> tuple[Compared, Float[np.ndarray, "V D"]]:
+        """An image that is not in the collection, described as a query is, and the vectors that it would have there."""
         name, folder = name_of(result), self._reader.layout.folder
         try:
             features = self._features_of(result, None).plain
@@ -221,7 +242,8 @@ class Explainer:
             raise InputError(f"{name} has no local features, so nothing can be compared with it")
         notes.append("the result is not in the collection: its features were extracted like those of a query")
         picture, size = self._picture(result, features, "result", notes)
-        return Compared(name, features, size, picture, _file(result)), view.model.encode([features.descriptors])[0]
+        vectors = view.model.encode_with_parts([features], view.model.parts)[0]
+        return Compared(name, features, size, picture, _file(result)), vectors
 
     def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> QueryFeatures:
         ((_, outcome),) = described([image], self._reader.model.extractor, box)
@@ -233,7 +255,7 @@ class Explainer:
         self, image: ImageLike, features: LocalFeatures, what: str, notes: list[str]
     ) -> tuple[Image | None, tuple[int, int]]:
         """The pixels of an image that was given, if it has any, and the size that its coordinates refer to."""
-        shown: ImageLike | None = picture_of(Path(image)) if isinstance(image, str | os.PathLike) else image
+        shown: ImageLike | None = picture_of(place(image)) if isinstance(image, str | os.PathLike) else image
         if shown is None:
             notes.append(f"the {what} is shown without its pixels: no image is beside {name_of(image)}")
             return None, features.image_size
@@ -241,16 +263,17 @@ class Explainer:
         return picture, features.image_size if any(features.image_size) else picture.size
 
 
-def _nearest(model: Model, local: QueryFeatures, vector: Float[np.ndarray, " D"]) -> tuple[float, LocalFeatures]:
-    """The similarity of a query to a stored vector, and the features of the query that it is of."""
-    sets = [local.plain, local.features] if local.enlarged else [local.plain]
-    similarities = [float(each @ vector) for each in model.encode([features.descriptors for features in sets])]
-    best = int(np.argmax(similarities))
-    return round(similarities[best], DECIMALS), sets[best]
+def _nearest(
+    vectors: Float[np.ndarray, "W D"], sets: Sequence[LocalFeatures], stored: Float[np.ndarray, "V D"]
+) -> tuple[float, LocalFeatures, Float[np.ndarray, " D"]]:
+    """The similarity of the nearest vectors of a query and of an image, the features of the one, and the other."""
+    similarities = vectors @ stored.T
+    own, other = divmod(int(np.argmax(similarities)), len(stored))
+    return round(float(similarities[own, other]), DECIMALS), sets[own], stored[other]
 
 
 def _file(image: ImageLike) -> Path | None:
-    return Path(os.path.abspath(image)) if isinstance(image, str | os.PathLike) else None
+    return absolute(image) if isinstance(image, str | os.PathLike) else None
 
 
 def _is_copy(file: Path | None, entry: Entry) -> bool:

@@ -1,7 +1,6 @@
 """Export of a collection's vectors to formats of other tools."""
 
 import json
-import os
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,14 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from faemb.collection.backends import faiss, write_index
+from faemb.collection.parquet import is_our_parquet, pyarrow, write_parquet
 from faemb.collection.reading import View
 from faemb.errors import InputError
 from faemb.features.files.hdf5 import h5py
 from faemb.features.files.hloc import is_our_hloc, new_hloc
 from faemb.features.files.vecs import write_fvecs
+from faemb.runtime.places import common_parent
 from faemb.runtime.storage import AnyPath, IsOurs, replacing, require_output
 
-FORMATS = ("npz", "fvecs", "faiss", "hloc-h5")
+FORMATS = ("npz", "fvecs", "faiss", "hloc-h5", "parquet")
 _WITH_NAMES = ("fvecs", "faiss")
 """Formats that have no place for the paths of the images, nor for the name of the program that wrote them."""
 _COMMENT = b"vectors of images, written by faemb"
@@ -25,10 +26,12 @@ _COMMENT = b"vectors of images, written by faemb"
 
 def require_export(out: AnyPath, form: str, *, overwrite: bool = False) -> None:
     """Raise the error with which `export_vectors` would refuse the path: before the vectors are computed."""
-    ours: dict[str, IsOurs] = {"npz": _is_our_npz, "hloc-h5": is_our_hloc}
+    ours: dict[str, IsOurs] = {"npz": _is_our_npz, "hloc-h5": is_our_hloc, "parquet": is_our_parquet}
     target = require_output(out, ours.get(form), overwrite=overwrite)
     if form == "hloc-h5":
         h5py()
+    if form == "parquet":
+        pyarrow()
     if form in _WITH_NAMES:
         require_output(_names_file(target), None, overwrite=overwrite)
 
@@ -52,6 +55,9 @@ def export_vectors(
     elif form == "faiss":
         _write_faiss(view, out)
         _write_names(out, names)
+    elif form == "parquet":
+        with replacing(out) as temporary, temporary.open("wb") as file:
+            write_parquet(file, vectors, view.slots, view.ids, list(map(_as_text, names)))
     else:
         base = picture_folder(paths, folders)
         relative = [path.relative_to(base).as_posix() for path in paths]
@@ -67,10 +73,10 @@ def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
     by_depth = sorted(folders, key=lambda folder: len(folder.parts))
     roots = {next((folder for folder in by_depth if path.is_relative_to(folder)), path.parent) for path in paths}
     try:
-        return Path(os.path.commonpath(roots)) if roots else Path()
+        return common_parent(list(roots)) if roots else Path()
     except ValueError:
         raise InputError(
-            "the images lie on several drives, and hloc has one picture folder; use --format npz"
+            "the images lie on several drives or servers, and hloc has one picture folder; use --format npz"
         ) from None
 
 

@@ -1,9 +1,8 @@
 """Adding files to a collection: worker processes extract local features, which are packed and stored."""
 
-import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -15,21 +14,34 @@ import numpy as np
 
 from faemb.collection.catalogue import Entry, Seen
 from faemb.collection.copies import Copies, Twin
+from faemb.collection.encoding import encoding_beside
 from faemb.collection.model import Model
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
-from faemb.collection.stored import vector_file
 from faemb.collection.thumbnails import Dates, Thumbnail, make_thumbnail
 from faemb.collection.writing import Report, Writer, writing_to
-from faemb.errors import FaembError, FormatError, InputError, LimitError, about
+from faemb.errors import (
+    FaembError,
+    FormatError,
+    InputError,
+    LimitError,
+    MissingExtraError,
+    RefusedError,
+    RemoteError,
+    about,
+)
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.feature_files import FEATURES, kind_of, picture_of
 from faemb.features.image import as_image
 from faemb.features.image.dates import date_taken
 from faemb.features.job import content_hash
-from faemb.runtime.parallel import spread
+from faemb.runtime.parallel import Jobs, spread
+from faemb.runtime.places import fetched
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
+
+_AWAY = 20
+"""So many images in a row whose server does not answer end a command: it would wait for each of the others."""
 
 
 class Known(NamedTuple):
@@ -64,12 +76,13 @@ class Describe:
     thumbnails: bool = True
 
     def __call__(self, file: Known) -> Described:
-        seen = seen_now(file.path)
-        current = content_hash(file.path)
+        path = fetched(file.path)
+        seen = seen_now(path)
+        current = content_hash(path)
         if not file.again and (current == file.hash or current in self.known):
             return Described(current, seen)
-        features, thumbnail = self._read(file.path)
-        taken = None if thumbnail is None else _date_of(file.path)
+        features, thumbnail = self._read(path)
+        taken = None if thumbnail is None else _date_of(path)
         return Described(current, seen, features.image_size, thumbnail, len(features), pack(features), taken)
 
     def _read(self, path: Path) -> tuple[LocalFeatures, Thumbnail | None]:
@@ -101,17 +114,30 @@ class Addition(NamedTuple):
 
 def seen_now(path: Path) -> Seen:
     try:
-        status = os.stat(path)
+        status = path.stat()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     return Seen(status.st_size, status.st_mtime_ns)
 
 
-def gather(writer: Writer, files: Sequence[Path], model: Model, jobs: int | None, report: Report) -> None:
+def gather(writer: Writer, files: Sequence[Path], model: Model, jobs: Jobs, report: Report) -> None:
     """Describe and store files that are new or changed; files of the same size and time are not opened.
 
-    A file whose content the collection has under another name is not described again.
+    A file whose content the collection has under another name is not described again. Workers that have a GPU encode
+    what is stored while others describe.
     """
+    with encoding_beside(writer, model, jobs) as encode_some:
+        _gather(writer, files, model, jobs, report, encode_some)
+
+
+def _gather(
+    writer: Writer,
+    files: Sequence[Path],
+    model: Model,
+    jobs: Jobs,
+    report: Report,
+    beside: Callable[[], None],
+) -> None:
     wanted, total, done = list(_to_describe(writer, files, report)), 0, 0
     copies = Copies(writer, model, [file.path for file in wanted])
     buffer = _Buffer(writer, model, copies, report)
@@ -119,15 +145,21 @@ def gather(writer: Writer, files: Sequence[Path], model: Model, jobs: int | None
     while wanted:
         total += len(wanted)
         task = Describe(model.extractor, copies.hashes, writer.make_thumbnails)
+        away = 0
         for file, result in spread(task, wanted, jobs=jobs):
             buffer.take(file, result)
+            beside()
+            away = away + 1 if isinstance(result, RemoteError) and not isinstance(result, RefusedError) else 0
+            if away == _AWAY:
+                buffer.flush()
+                raise RemoteError(f"{away} images in a row could not be read, and those before are stored: {result}")
             done += 1
             writer.progress("features", done, total)
         buffer.flush()
         wanted, buffer.lost = buffer.lost, []
 
 
-def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: int | None, report: Report) -> None:
+def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: Jobs, report: Report) -> None:
     """Extract the features of images whose stored features are lost.
 
     An image that still has its vector is kept even if its file cannot be read.
@@ -157,12 +189,13 @@ class MakeThumbnail:
     """The task of workers that make missing thumbnails, and look up missing dates."""
 
     def __call__(self, file: Known) -> Shown:
-        if content_hash(file.path) != file.hash:
-            raise InputError(f"{file.path} has changed since it was added to the collection")
-        return Shown(make_thumbnail(file.path), _date_of(file.path))
+        path = fetched(file.path)
+        if content_hash(path) != file.hash:
+            raise InputError(f"{path} has changed since it was added to the collection")
+        return Shown(make_thumbnail(path), _date_of(path))
 
 
-def gather_thumbnails(writer: Writer, jobs: int | None) -> tuple[int, int]:
+def gather_thumbnails(writer: Writer, jobs: Jobs) -> tuple[int, int]:
     """Make the thumbnails and dates that are missing, of images whose files are there and have not changed.
 
     Returns the number of both.
@@ -197,22 +230,22 @@ def store_thumbnails(writer: Writer, made: Mapping[str, Shown]) -> None:
 
 
 def _to_describe(writer: Writer, files: Sequence[Path], report: Report) -> Iterator[Known]:
-    seen, hashes = writer.catalogue.seen(), writer.catalogue.hashes()
-    unreadable = writer.catalogue.unreadable()
-    for file in files:
-        name = writer.layout.name_of(file)
-        if not _is_unchanged(file, seen.get(name)):
-            yield Known(file, hashes.get(name))
-        elif name in hashes:
+    names = [writer.layout.name_of(file) for file in files]
+    known = writer.catalogue.recorded(names)
+    for file, name in zip(files, names, strict=True):
+        before = known.get(name)
+        if before is None or not _is_unchanged(file, before.seen):
+            yield Known(file, None if before is None else before.hash)
+        elif before.hash is not None:
             report.unchanged += 1
         else:
-            report.failed.append(about(file, unreadable[name]))
+            report.failed.append(about(file, before.refusal))
 
 
-def _is_unchanged(file: Path, before: Seen | None) -> bool:
+def _is_unchanged(file: Path, before: Seen) -> bool:
     try:
-        return before is not None and seen_now(file) == before
-    except InputError:
+        return seen_now(file) == before
+    except (InputError, RemoteError):
         return False  # the worker reports the reason
 
 
@@ -280,9 +313,7 @@ class _Buffer:
         layout, catalogue, generation = self._writer.layout, self._writer.catalogue, self._writer.generation
         offset, slot = catalogue.free_offset(), catalogue.free_slot()
         write_at(layout.features(generation), offset, b"".join(each.packed for each in additions))
-        vectors = [each.vector for each in additions if each.vector is not None]
-        if vectors:
-            vector_file(layout, generation, self._model).write(slot, np.stack(vectors))
+        first, with_vectors = slot, [each for each in additions if each.vector is not None]
         for row, changed, packed, vector in additions:
             if packed:
                 row |= {"offset": offset, "length": len(packed), "features_crc": zlib.crc32(packed)}
@@ -295,11 +326,18 @@ class _Buffer:
             self._report.added += not changed
             if not row["features"]:
                 self._report.without_features.append(str(layout.path_of(str(row["path"]))))
-        catalogue.use(offsets=offset, slots=slot if vectors else None)
+        if with_vectors:
+            images = [catalogue.entry(str(each.row["path"])) for each in with_vectors]
+            rows = np.stack([each.vector for each in with_vectors if each.vector is not None])
+            self._writer.table(self._model).write(first, rows, [image for image in images if image is not None])
+        catalogue.use(offsets=offset, slots=slot if with_vectors else None)
 
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
         sentence = about(path, error)
+        if isinstance(error, RemoteError | MissingExtraError):  # nothing is known of the file: an image stays as it is
+            self._report.failed.append(sentence)
+            return
         seen = Seen(-1, -1)
         with suppress(InputError):
             # The cause of other errors is not the file alone, and limits may be raised: it is tried again.

@@ -6,33 +6,38 @@ vectors-G.f32          vectors, one slot per image; G is the generation: it coun
 features-G.bin         packed local features, one image after the other
 thumbnails.sqlite      small JPEGs, by the hash of the image file
 KIND-G-N.faiss         an index of the first N vectors, rebuilt when it is missing
+KIND-TABLE-COVERED.map if the vectors lie in a server: the linear map of an index there, which covers the first COVERED
+                       slots of table TABLE
 writer.lock            locked by the one process that changes the collection
 """
 
 import os
 import re
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from faemb.runtime.places import Url, absolute, absolute_text, is_url, place
 from faemb.runtime.storage import CATALOGUE
 
 MODEL = "model.faemb"
 THUMBNAILS = "thumbnails.sqlite"
 LOCK = "writer.lock"
 
-INDEX_KINDS = ("hnsw", "ivf-pq", "binary")
+INDEX_KINDS = ("rabitq", "hnsw", "ivf-pq", "binary")
 _NUMBER = "([1-9][0-9]*)"
 _GENERATION = re.compile(
     rf"vectors-{_NUMBER}\.f32|features-{_NUMBER}\.bin|model-generation-{_NUMBER}\.faemb"
-    rf"|(?:{'|'.join(INDEX_KINDS)})-{_NUMBER}-[0-9]+\.faiss|short-{_NUMBER}\.f32|codes-{_NUMBER}\.u8"
+    rf"|(?:{'|'.join(INDEX_KINDS)})-{_NUMBER}-[0-9]+\.(?:faiss|map)|short-{_NUMBER}\.f32|codes-{_NUMBER}\.u8"
 )
 """Files of a generation. Those of format version 1, `short` and `codes`, are never in use."""
 _MODELS = re.compile(rf"model(?:-format-2|-generation-{_NUMBER})?\.faemb")
 _UNUSED = re.compile(r"\.[0-9a-f]{16}\.tmp|thumbnails\.new(?:-wal|-shm)?")
 """Temporary files. Other files in the folder belong to the user and are kept."""
 _BEFORE_ITS_CATALOGUE = re.compile(rf"{re.escape(LOCK)}|catalogue\.new.*|\..*")
-"""Files of a creation that was interrupted, beside the model; hidden files, which are no images, do not matter."""
+"""Files, beside the model, that an interrupted creation leaves; hidden files may be there too."""
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile("\0([0-9a-f]{4})")
 
@@ -45,6 +50,8 @@ class InUse:
     model: str
     next_generation: int | None = None
     next_model: str | None = None
+    table: int | None = None
+    """Number of the table of vectors in a server; None if they lie in the folder."""
 
 
 class Layout:
@@ -76,14 +83,14 @@ class Layout:
         return self.folder / f"{kind}-{generation}-{covered}.faiss"
 
     def indexes(self, generation: int) -> list[Path]:
-        """Plain files alone; a link or a folder of such a name is none of ours."""
+        """Index files of a generation; a link or a folder of such a name is not ours."""
         named = (
             path for path in sorted(self.folder.glob(f"*-{generation}-*.faiss")) if _GENERATION.fullmatch(path.name)
         )
         return [path for path in named if path.is_file() and not path.is_symlink()]
 
     def strangers(self) -> list[str]:
-        """Names of files, before there is a catalogue, that no interrupted creation can have left."""
+        """Files that do not belong to a collection, while there is no catalogue."""
         if not self.folder.is_dir():
             return []
         names = sorted(path.name for path in self.folder.iterdir())
@@ -96,23 +103,59 @@ class Layout:
     def sweep(self, used: InUse) -> None:
         """Delete stale files."""
         for leftover in self.stale(used):
-            with suppress(OSError):  # some systems refuse to delete a file that is being read: next time
+            with suppress(OSError):  # some systems refuse to delete an open file; deleted next time
                 leftover.unlink()
 
     def name_of(self, image: str | os.PathLike[str]) -> str:
         """The name under which an image is stored.
 
         Relative to the collection if both lie in the folder that holds the collection, so that they can move together.
+        A URL is stored as its text, without secrets; no name of a local file contains "://", since paths have no "//".
         """
-        path = Path(os.path.abspath(image))
-        if path.is_relative_to(self.folder.parent):
-            path = Path(os.path.relpath(path, self.folder))
-        # Linux allows file names that are not valid text; SQLite does not. No file name contains NUL.
-        return _NO_TEXT.sub(lambda part: f"\0{ord(part[0]):04x}", path.as_posix())
+        path = absolute_text(place(image))
+        if is_url(path) or path in (str(self.folder), str(self.folder.parent)):
+            return _as_text(_seen_from(self.folder, path))
+        folder, name = os.path.split(path)
+        return _start(self.folder, folder) + _as_text(name)
+
+    def names_of(self, image: str | os.PathLike[str]) -> set[str]:
+        """The names under which an image may be stored: its absolute path too, if the collection has been moved."""
+        return {self.name_of(image), _as_text(absolute(image).as_posix())}
 
     def path_of(self, name: str) -> Path:
         """The file that has this stored name."""
-        return Path(os.path.normpath(self.folder / _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)))
+        text = _ESCAPED.sub(lambda part: chr(int(part[1], 16)), name)
+        return Url(text) if is_url(text) else Path(os.path.normpath(self.folder / text))
+
+
+def typed(path: str | os.PathLike[str]) -> str:
+    """A path for a command line in the current folder: relative if it lies below, quoted where a shell needs it."""
+    full = absolute(path)
+    here = Path(os.path.abspath(os.curdir))
+    return shlex.quote(str(full.relative_to(here) if full.is_relative_to(here) else full))
+
+
+def repair_command(file: Path) -> str:
+    """The command that repairs the collection to which a file belongs."""
+    return f"faemb check {typed(file.parent)} --repair"
+
+
+@lru_cache(maxsize=64)
+def _start(collection: Path, folder: str) -> str:
+    """Prefix of the stored names of the files in a folder. Cached: files that are named together lie in few folders."""
+    name = _as_text(_seen_from(collection, folder))
+    return "" if name == "." else name if name.endswith("/") else f"{name}/"
+
+
+def _seen_from(collection: Path, path: str) -> str:
+    if not is_url(path) and Path(path).is_relative_to(collection.parent):
+        path = os.path.relpath(path, collection)
+    return path.replace(os.sep, "/")
+
+
+def _as_text(name: str) -> str:
+    # Linux allows file names that are not valid text; SQLite does not. No file name contains NUL.
+    return _NO_TEXT.sub(lambda part: f"\0{ord(part[0]):04x}", name)
 
 
 def is_model_name(name: str) -> bool:
@@ -137,6 +180,10 @@ def _is_stale(name: str, used: InUse) -> bool:
         return _MODELS.fullmatch(name) is not None or _UNUSED.fullmatch(name) is not None
     generation = next(int(number) for number in of_generation.groups() if number)
     in_use = generation in (used.generation, used.next_generation) and not name.startswith(("model", "short", "codes"))
+    if name.endswith(".map"):
+        in_use = generation == used.table
+    elif used.table is not None:
+        in_use &= not name.endswith((".f32", ".faiss"))
     return generation <= used.generation + 1 and not in_use
 
 

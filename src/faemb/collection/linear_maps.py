@@ -1,6 +1,7 @@
 """Linear maps, learned from a sample of the vectors of an index.
 
     short vector   A x                A: principal axes, at most 1,024
+    rotated        R A x              R: a random rotation of the short vectors
     binary code    sign(A x + b)      A, b: ITQ on the principal components, at most 512 bits
 
 Vectors of images are long (thousands of components); an index of short vectors or codes is smaller and faster. Both
@@ -34,6 +35,15 @@ def short_map(sample: Float[np.ndarray, "n D"]) -> LinearMap:
     dimension = sample.shape[1]
     axes = np.eye(dimension, dtype=np.float32) if dimension <= SHORT else _principal_axes(sample, SHORT)
     return LinearMap(axes, np.zeros(len(axes), np.float32))
+
+
+def rotated_map(sample: Float[np.ndarray, "n D"]) -> LinearMap:
+    """The map to short vectors, and a random rotation of these: always the same one for their length."""
+    short = short_map(sample)
+    length = len(short.matrix)
+    normal = np.random.default_rng(0).standard_normal((length, length))
+    rotation = np.linalg.qr(normal)[0].astype(np.float32)
+    return LinearMap(np.ascontiguousarray(rotation @ short.matrix), short.bias)
 
 
 def code_map(sample: Float[np.ndarray, "n D"]) -> LinearMap:

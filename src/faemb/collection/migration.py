@@ -7,6 +7,7 @@ leaves the old collection or the new one.
     1 -> 2    short vectors and binary codes are part of an index and are not stored for each image
     2 -> 3    the model can be learned again; images that were removed are remembered
     3 -> 4    every row of the catalogue has a checksum
+    4 -> 5    vectors may lie in a server, which the catalogue names; here they lie in the folder
 """
 
 from collections.abc import Callable
@@ -100,7 +101,16 @@ def _from_3_to_4(layout: Layout, catalogue: Catalogue) -> None:
     catalogue.set("version", "4")
 
 
-STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {1: _from_1_to_2, 2: _from_2_to_3, 3: _from_3_to_4}
+def _from_4_to_5(layout: Layout, catalogue: Catalogue) -> None:
+    catalogue.set("version", "5")
+
+
+STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {
+    1: _from_1_to_2,
+    2: _from_2_to_3,
+    3: _from_3_to_4,
+    4: _from_4_to_5,
+}
 """Each converts a collection of its version to the next one, inside a transaction."""
 
 

@@ -20,6 +20,7 @@ from faemb.features import Extractor, HessianAffine, LocalFeatures
 from faemb.features.parts import MOST_PER_SIDE, parts_of
 from faemb.presets import BEST, COLLECTION, preset, shrunk
 from faemb.runtime import Progress
+from faemb.runtime.parallel import Jobs
 from faemb.runtime.storage import AnyPath
 from faemb.sets import some
 from faemb.settings import require_whole
@@ -27,9 +28,9 @@ from faemb.settings import require_whole
 FEATURES = 2000
 """Largest number of local features per image; more of them take time and space, and improve search little."""
 PER_IMAGE = 300
-"""Descriptors per image from which the encoder learns: more images are better than more descriptors of each."""
+"""Number of descriptors per image from which the encoder learns: more images are better than more of each."""
 _LEAST_SAMPLE = 20_000
-"""Few images give more descriptors each, up to this number in all."""
+"""With few images, more descriptors of each are used, up to this number in all."""
 _TOLERANCE = 0.1
 """Tolerance of democratic pooling: mAP on 811 photographs is 77.0; at 0.003 it is 76.7 and takes 1.5 times as long."""
 
@@ -38,12 +39,12 @@ _FEW = 5
 
 
 class Model(Component):
-    """Learned: `encoder_`, the fitted encoder.
+    """Extractor and encoder of a collection. Learned: `encoder_`, the fitted encoder.
 
-    extractor: gives the local features of an image
-    encoder:   settings of the encoder; fitting leaves it as it is
+    extractor: extracts the local features of an image
+    encoder:   settings of the encoder; fitting does not change it
     shrink:    fit a smaller encoder where there are few descriptors to learn from
-    parts:     a collection also stores the vectors of n x n overlapping parts of each image; 0: of whole images alone
+    parts:     a collection also stores the vectors of n x n overlapping parts of each image; 0: of whole images only
     """
 
     learned = ("encoder_",)
@@ -64,22 +65,22 @@ class Model(Component):
 
     @property
     def dimension(self) -> int:
-        """Length of the image vectors."""
+        """Dimension of the image vectors."""
         self.require_fitted()
         return self.encoder_.dimension
 
     @property
     def vectors_per_image(self) -> int:
-        """Of the whole image, and of its parts."""
+        """Number of vectors: one of the whole image, and one of each part."""
         return vectors_per_image(self.parts)
 
-    def fit(self, images: Iterable[np.ndarray], *, progress: Progress | None = None) -> "Model":
-        """Learn from sets of descriptors, one per image."""
+    def fit(self, images: Iterable[np.ndarray], *, progress: Progress | None = None, jobs: Jobs = None) -> "Model":
+        """Learn from sets of descriptors, one per image; with a cluster as `jobs`, it computes the statistics."""
         sample = learning_sample(images, np.random.default_rng(self.encoder.seed))
         if self.shrink:
-            self.encoder_ = _largest_that_learns(self.encoder, sample, progress)
+            self.encoder_ = _largest_that_learns(self.encoder, sample, progress, jobs)
         else:
-            self.encoder_ = self.encoder.clone().fit(sample, progress=progress)
+            self.encoder_ = self.encoder.clone().fit(sample, progress=progress, jobs=jobs)
         return self
 
     def encode(self, sets: Sequence[np.ndarray]) -> Float[np.ndarray, "B D"]:
@@ -90,7 +91,7 @@ class Model(Component):
     def encode_with_parts(self, images: Sequence[LocalFeatures], per_side: int) -> Float[np.ndarray, "B V D"]:
         """The vectors of each image and of its per_side x per_side parts, the whole image first.
 
-        A part with few features, which would resemble other such parts by chance, has the vector of the whole image.
+        A part with few features, which could resemble other such parts by chance, gets the vector of the whole image.
         """
         sets = [part for image in images for part in (image, *parts_of(image, per_side))]
         vectors = self.encode([part.descriptors for part in sets]).reshape(len(images), vectors_per_image(per_side), -1)
@@ -106,6 +107,7 @@ class Model(Component):
 
     @classmethod
     def load(cls, path: AnyPath, *, device: str = "cpu") -> "Model":
+        """Read a file written by `save`; encodes on the given device."""
         loaded = persistence.load(path)
         if not isinstance(loaded, Model):
             raise FormatError(
@@ -122,7 +124,7 @@ class Model(Component):
 
 
 def vectors_per_image(per_side: int) -> int:
-    """One of the whole image, and one of each part."""
+    """Number of vectors: one of the whole image, and one of each part."""
     return 1 + per_side**2
 
 
@@ -141,17 +143,19 @@ def new_model(
 
 
 def learning_sample(images: Iterable[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
-    """Some descriptors of each image, read one image at a time: the same limit for all, found when all are counted."""
+    """Some descriptors of each image, read one image at a time; the limit is the same for all images."""
     sample = [some(descriptors, _limit(number), rng) for number, descriptors in enumerate(images, 1)]
     return [some(descriptors, _limit(len(sample)), rng) for descriptors in sample]
 
 
 def _limit(images: int) -> int:
-    """Descriptors of each image, if there are this many images."""
+    """Largest number of descriptors of each image, given the number of images."""
     return max(PER_IMAGE, _LEAST_SAMPLE // images)
 
 
-def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progress: Progress | None) -> Encoder:
+def _largest_that_learns(
+    encoder: Encoder, sample: Sequence[np.ndarray], progress: Progress | None, jobs: Jobs
+) -> Encoder:
     """A fitted copy of the encoder, made smaller where there are few descriptors."""
     count = sum(map(len, sample))
     columns = max((descriptors.shape[1] for descriptors in sample if len(descriptors)), default=None)
@@ -159,7 +163,7 @@ def _largest_that_learns(encoder: Encoder, sample: Sequence[np.ndarray], progres
     if sum(map(bool, map(len, sample))) == 1 and chosen.whitening is not None:
         chosen.whitening.centre = False  # the only image minus the mean of its own descriptors would be zero
     try:
-        return chosen.fit(sample, progress=progress)
+        return chosen.fit(sample, progress=progress, jobs=jobs)
     except InputError as error:
         raise InputError(
             f"{len(sample)} images with {count} local features in all are too few to learn from; give more images"

@@ -5,8 +5,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from faemb.runtime.ahead import picked
+
 _BLOCK_BYTES = 1 << 24
 """Size of a block of vectors: its products with many queries fit in the cache."""
+
+
+_FEW = 0.25
+"""Share of a block below which its rows are read from the disk one by one, and not the whole block."""
 
 
 class Neighbours(NamedTuple):
@@ -35,8 +41,12 @@ def nearest(
         if first == last:
             continue
         rows = live[first:last]
-        whole = last - first == stop - start
-        block = vectors[start:stop] if whole else vectors[rows]
+        if len(rows) == stop - start:
+            block = vectors[start:stop]
+        elif len(rows) < _FEW * (stop - start):
+            block = picked(vectors, rows)
+        else:
+            block = vectors[rows]
         _merge(best, products(queries, block), rows)
     return best
 

@@ -1,6 +1,6 @@
-"""Pairs of similar images, compared feature by feature: copies, photographs of the same thing, or neither.
+"""Pairs of similar images, compared by local features: copies, photographs of the same thing, or neither.
 
-Features that are not kept, or that say nothing about geometry, cannot be compared: there the similarity of the vectors
+If features are not stored, or have no usable geometry, they cannot be compared: then the similarity of the vectors
 decides, as it does for pictures with too few matches.
 """
 
@@ -22,7 +22,7 @@ from faemb.runtime.threads import cores, in_threads
 COPY = 0.95
 """Smallest similarity of copies with too few features or matches to be verified, which could match by chance."""
 _IMAGES = 256
-"""Images whose entries are read from the catalogue at once."""
+"""Number of images whose entries are read from the catalogue at once."""
 
 
 class Pair(NamedTuple):
@@ -32,42 +32,44 @@ class Pair(NamedTuple):
     second: int
     similarity: float
     mirrored: bool = False
-    """The first image mirrored is compared with the second one; the similarity is that of these two."""
+    """The mirrored first image is compared with the second one; the similarity is that of these two."""
 
 
 Entries = Callable[[Iterable[int]], dict[int, Entry]]
-"""Gives the entries of images, by their ids."""
+"""Reads catalogue entries by id."""
 
 
 class _Work(NamedTuple):
-    """An image and the others that it is compared with."""
+    """An image and the others with which it is compared."""
 
     entry: Entry
     others: list[tuple[Pair, Entry]]
     done: int
-    """Number of pairs up to the last of these."""
+    """Number of pairs up to and including these."""
 
 
 class PairJudge:
     """Judges pairs of images in one state of a collection.
 
-    entries:    way to the catalogue's entries
-    unverified: smallest similarity of a pair that cannot be verified
-    tolerant:   take damaged features for features that are not kept, which is said in `note`; otherwise an error
+    entries:    reads catalogue entries by id
+    unverified: smallest similarity of a linked pair that cannot be verified
+    tolerant:   treat damaged features as missing, and say so in `note`; otherwise they are an error
     """
 
     def __init__(self, view: View, entries: Entries, *, unverified: float, tolerant: bool) -> None:
         self._view, self._entries, self._unverified = view, entries, unverified
         self._extractor = view.model.extractor
-        self._judge = Judge(view.unrelated, self._extractor.largest_turn)
+        self._judge = Judge(view.unrelated_whole, self._extractor.largest_turn)
         self._kept = KeptFeatures(view, tolerant=tolerant)
+        self._has_flat = False
+        """Whether descriptors without geometry were met."""
 
     def judge(
         self, pairs: Sequence[Pair], progress: Progress, is_joined: Callable[[Pair], bool] = lambda pair: False
     ) -> Iterator[tuple[Pair, str]]:
         """The pairs that are copies, the same thing or similar; `pairs` must be in order of their first positions.
 
-        Pairs that `is_joined` finds joined already, by those that were given before, are passed over.
+        Pairs that earlier ones have joined already, by `is_joined`, are skipped.
         """
         for done, judged in in_threads(self._judged, self._work(pairs, is_joined), cores()):
             yield from ((pair, kind) for pair, kind in judged if kind)
@@ -87,14 +89,15 @@ class PairJudge:
         if self._extractor.largest_turn is None:
             return "features of this extractor have no geometry to verify: groups are joined by similarity alone"
         if not self._kept.missing:
-            return ""
+            sentence = "descriptors without geometry cannot be compared: their images are joined by similarity alone"
+            return sentence if self._has_flat else ""
         return (
             "images without a comparison are joined by similarity alone, so that copies are not told from other "
             f"photographs of the same thing: the local features of {len(self._kept.missing)} images {self._kept.fault}"
         )
 
     def _work(self, pairs: Sequence[Pair], is_joined: Callable[[Pair], bool]) -> Iterator[_Work]:
-        """In the thread of the caller, which alone may use the catalogue."""
+        """Runs in the caller's thread, the only one that may use the catalogue."""
         grouped, done = [list(group) for _, group in groupby(pairs, attrgetter("first"))], 0
         for start in range(0, len(grouped), _IMAGES):
             block = grouped[start : start + _IMAGES]
@@ -119,11 +122,14 @@ class PairJudge:
     def _prepared(self, features: LocalFeatures | None, *, mirrored: bool = False) -> Matchable | None:
         if features is not None and mirrored:
             features = self._extractor.mirrored(features)
-        matchable = None if features is None else Matchable.of(features)
-        return matchable if matchable else None  # None for descriptors without geometry
+        if features is None:
+            return None
+        matchable = Matchable.of(features)
+        self._has_flat = self._has_flat or not matchable
+        return matchable or None
 
     def _kind(self, pair: Pair, first: Matchable | None, second: Matchable | None) -> str:
-        """Empty if nothing joins the two."""
+        """Kind of the pair; empty if it is not linked."""
         turn = self._extractor.largest_turn
         if first is None or second is None or turn is None:
             return SIMILAR if pair.similarity >= self._unverified else ""

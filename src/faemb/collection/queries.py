@@ -1,7 +1,7 @@
 """Local features of queries, extracted in this process if they are few, otherwise in worker processes.
 
-A small image, such as a crop, may have only a handful of features. It is described at twice its size too: its vectors
-are then that of the features that a stored image would have, and that of all of them.
+A small image, such as a crop, may have only a few features. They are also extracted at twice its size. It then has two
+vectors: of the features as extracted from a stored image, and of both sets together.
 """
 
 import os
@@ -9,19 +9,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faemb.collection.packing import rounded
+from faemb.collection.packing import Rounded, rounded
 from faemb.errors import FaembError
 from faemb.features import Extractor, LocalFeatures
 from faemb.features.feature_files import FEATURES, features_of_query
 from faemb.features.image import ImageLike
 from faemb.runtime.parallel import spread
+from faemb.runtime.places import fetched
 
 ENOUGH_FEATURES = 20
-"""A query with fewer is described at twice its size too."""
+"""Of a query with fewer features, they are also extracted at twice its size."""
 LARGEST_ENLARGED = 512
-"""Longer side of an image that is enlarged: it takes no more time than a large image does."""
+"""Largest longer side of an image that is enlarged, which then takes no more time than a large image."""
 _FEW = 8
-"""Largest number of queries handled in this process: starting workers would take longer."""
+"""Largest number of queries processed in this process: starting workers would take longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +30,9 @@ class QueryFeatures:
     """The local features of a query, rounded as stored ones are."""
 
     plain: LocalFeatures
-    """As those of a stored image are extracted, so that an image of the collection has similarity 1 to itself."""
+    """As extracted from a stored image, so that an image of the collection has similarity 1 to itself."""
     features: LocalFeatures
-    """With those of the enlarged image after them, if there are few; the same as `plain` if not."""
+    """`plain`, followed by those of the enlarged image if there are few."""
 
     @classmethod
     def of(cls, plain: LocalFeatures, more: LocalFeatures) -> "QueryFeatures":
@@ -50,6 +51,22 @@ def query_features(given: LocalFeatures | QueryFeatures) -> QueryFeatures:
     return QueryFeatures(plain, plain)
 
 
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A worker's result."""
+
+    plain: Rounded
+    more: Rounded | None
+    """Of the enlarged image."""
+    box: tuple[float, ...] | None
+
+    def features(self) -> QueryFeatures:
+        plain = _selected(self.plain.features(), self.box)
+        if self.more is None:
+            return QueryFeatures(plain, plain)
+        return QueryFeatures.of(plain, _selected(self.more.features(), self.box))
+
+
 @dataclass(frozen=True)
 class DescribeQuery:
     """The task of the workers. Features are rounded as stored ones are, before a box selects among them."""
@@ -57,21 +74,21 @@ class DescribeQuery:
     extractor: Extractor
     box: tuple[float, ...] | None
 
-    def __call__(self, query: tuple[int, ImageLike]) -> QueryFeatures:
-        image = query[1]
-        plain = self._selected(features_of_query(self.extractor, image))
+    def __call__(self, query: tuple[int, ImageLike]) -> Description:
+        image = fetched(query[1]) if isinstance(query[1], str | os.PathLike) else query[1]
+        found = features_of_query(self.extractor, image)
         enlarging = self.extractor.enlarging()
-        if enlarging is None or not is_enlarged(image, plain):
-            return QueryFeatures(plain, plain)
-        return QueryFeatures.of(plain, self._selected(enlarging.extract(image)))
+        if enlarging is None or not is_enlarged(image, _selected(found, self.box)):
+            return Description(Rounded.of(found), None, self.box)
+        return Description(Rounded.of(found), Rounded.of(enlarging.extract(image)), self.box)
 
-    def _selected(self, features: LocalFeatures) -> LocalFeatures:
-        features = rounded(features)
-        return features if self.box is None else features.inside(self.box)
+
+def _selected(features: LocalFeatures, box: tuple[float, ...] | None) -> LocalFeatures:
+    return features if box is None else features.inside(box)
 
 
 def is_enlarged(image: ImageLike, features: LocalFeatures) -> bool:
-    """Whether a query with these features is described at twice its size too, if its extractor can do that."""
+    """Whether features of the query are also extracted at twice its size, if its extractor can do that."""
     if len(features) >= ENOUGH_FEATURES:
         return False
     is_image = not isinstance(image, str | os.PathLike) or not FEATURES.includes(Path(image))
@@ -85,10 +102,10 @@ def described(
     task = DescribeQuery(extractor, None if box is None else tuple(box))
     if len(queries) > _FEW:
         for (number, _), outcome in spread(task, enumerate(queries), jobs=jobs):
-            yield number, outcome
+            yield number, outcome if isinstance(outcome, Exception) else outcome.features()
         return
     for number, query in enumerate(queries):
         try:
-            yield number, task((number, query))
+            yield number, task((number, query)).features()
         except FaembError as error:
             yield number, error

@@ -1,11 +1,11 @@
-"""A collection in one state: which slots are in use, and their vectors, memory mapped."""
+"""A collection in one state: which slots are in use, and their vectors, memory-mapped."""
 
 from collections.abc import Callable, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,42 +13,51 @@ from jaxtyping import Float, Int
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.current_model import CurrentModel
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
+from faemb.collection.layout import Layout, typed
 from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours, nearest, products
-from faemb.collection.stored import stored_features, vector_file
+from faemb.collection.stored import stored_features
+from faemb.collection.stores.store import RemoteVectors, Store
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.rerank import Unrelated, sample_of
+from faemb.runtime.ahead import picked
 
 Result = TypeVar("Result")
 
 _MORE = 4
-_AT_LEAST = 64
-"""Candidates requested from an index: `_MORE` times the number of results, at least `_AT_LEAST`."""
+"""Candidates requested from an index: this times the number of results, at least `Backend.least`."""
 _REBUILD_SHARE = 0.2
-"""An index is rebuilt when it does not cover this share of the slots."""
+"""An index is rebuilt if more than this share of the slots is missing from it."""
+_MOST_UNCOVERED = 2048
+"""An index is extended if more vectors than this are missing from it; missing ones are compared exactly."""
+_ENOUGH_IN_USE = 0.5
+"""More candidates are requested if less than this share of them is in use, since the others were removed."""
 DECIMALS = 5
-"""Decimals of a similarity (float32 precision), so that copies of an image score exactly 1, also with threshold=1."""
+"""Decimals to which similarities are rounded (float32 precision), so that copies have similarity 1, also with
+threshold=1."""
 
 
 @dataclass(frozen=True)
 class View:
     layout: Layout
     model: Model
-    """The model that has made the vectors, and that must encode queries."""
+    """The model of the vectors, which must also encode queries."""
     generation: int
     slots: Int[np.ndarray, " n"]
     """Slots in use, ascending."""
     ids: Int[np.ndarray, " n"]
     """Image of each of `slots`."""
-    vectors: Float[np.ndarray, "total D"]
+    vectors: Float[np.ndarray, "total D"] | RemoteVectors
     """Vectors of whole images, of all slots, in use or not."""
-    with_parts: Float[np.ndarray, "total V D"] | None = field(default=None, repr=False)
-    """If images have vectors of their parts too: these after that of the whole image."""
+    with_parts: Float[np.ndarray, "total V D"] | RemoteVectors | None = field(default=None, repr=False)
+    """If vectors of parts are stored: those after that of the whole image."""
     keeps_features: bool = True
-    """Whether the collection was made to keep local features."""
+    """Whether the collection stores local features."""
+    is_restricted: bool = False
+    """Whether only some of the images are searched."""
+    freed: int | None = None
+    """Number of slots freed in this generation; None if they were not counted."""
     _indexes: dict[str, Backend] = field(default_factory=dict, repr=False)
     """Opened indexes, by kind."""
 
@@ -56,18 +65,30 @@ class View:
         return f"View({len(self.slots)} vectors of {self.vectors.shape[1]} dimensions in {str(self.layout.folder)!r})"
 
     @classmethod
-    def of(cls, layout: Layout, catalogue: Catalogue, model: Model) -> "View":
+    def of(
+        cls, layout: Layout, catalogue: Catalogue, store: Store, model: Model, before: "View | None" = None
+    ) -> "View":
+        """The current state; if the collection has only grown since the view `before`, only new rows are read."""
         with catalogue.snapshot():
             generation, keeps = catalogue.generation(), catalogue.about()["keep_features"] != "0"
-            slots, ids = catalogue.live()
-            rows = vector_file(layout, generation, model).rows(catalogue.next_slot())
-        if not model.parts:
-            return cls(layout, model, generation, slots, ids, rows, keeps_features=keeps)
-        stored = rows.reshape(len(rows), model.vectors_per_image, model.dimension)
-        return cls(layout, model, generation, slots, ids, stored[:, 0], stored, keeps)
+            counted = catalogue.freed() if store.address is None else None  # not counted for a table in a server
+            freed = None if counted is None else counted.slots
+            if before is None or freed is None or (generation, freed) != (before.generation, before.freed):
+                slots, ids = catalogue.live()
+            else:
+                slots, ids = before._and_later(catalogue)
+            whole, stored = store.table(catalogue.table(), model).vectors(catalogue.next_slot())
+        return cls(layout, model, generation, slots, ids, whole, stored, keeps, freed=freed)
+
+    def _and_later(self, catalogue: Catalogue) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+        """Slots and ids, with those added since: no slot is used twice in a generation."""
+        if not len(self.slots):
+            return catalogue.live()
+        slots, ids = catalogue.live(after=int(self.slots[-1]))
+        return np.concatenate([self.slots, slots]), np.concatenate([self.ids, ids])
 
     @property
-    def stored(self) -> Float[np.ndarray, "total V D"]:
+    def stored(self) -> Float[np.ndarray, "total V D"] | RemoteVectors:
         """All vectors of all slots."""
         return self.vectors[:, None] if self.with_parts is None else self.with_parts
 
@@ -79,45 +100,76 @@ class View:
         return table
 
     def restricted(self, images: Set[int]) -> "View":
-        """The same state with some of its images alone; it has no indexes."""
+        """The same state restricted to some of its images; it has no indexes."""
         kept = np.isin(self.ids, list(images))
-        return replace(self, slots=self.slots[kept], ids=self.ids[kept], _indexes={})
+        return replace(self, slots=self.slots[kept], ids=self.ids[kept], is_restricted=True, _indexes={})
+
+    @cached_property
+    def _sample(self) -> Float[np.ndarray, "n V D"]:
+        """All vectors of some images."""
+        return picked(self.stored, self.slots[sample_of(len(self.slots))])
 
     @cached_property
     def unrelated(self) -> Unrelated:
-        """The similarity of images that show different things."""
-        sample = np.asarray(self.stored)[self.slots[sample_of(len(self.slots))]]
-        return Unrelated.of(sample[:, 0], sample)
+        """The similarity of images that show different things, as a search with one vector compares them."""
+        return Unrelated.of(self._sample[:, 0], self._sample)
+
+    @cached_property
+    def unrelated_whole(self) -> Unrelated:
+        """The same where vectors of whole images alone are compared, as those of results and of duplicates are."""
+        return self.unrelated if self.with_parts is None else Unrelated.of(self._sample[:, 0])
+
+    def unrelated_to(self, query: Float[np.ndarray, "V D"]) -> Unrelated:
+        """The same for a query with several vectors, of which the nearest counts: it is nearer by chance alone."""
+        if len(query) == 1:
+            return self.unrelated
+        similar = products(query, self._sample)
+        similar = similar[:, np.isfinite(similar).all(0)]
+        if not similar.size:
+            return self.unrelated
+        nearer = float(np.median(similar.max(0)) - np.median(similar[0]))
+        return self.unrelated._replace(typical=self.unrelated.typical + nearer)
 
     def search(
         self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend] | None, *, parts: bool = False
     ) -> Neighbours:
         """The best slots for each query by full vectors, as positions in `slots`.
 
-        With `parts`, an image is as similar as the most similar of its stored vectors; else as the whole image is.
+        With `parts`, the similarity of an image is the largest of its stored vectors; otherwise of the whole image.
         """
         vectors = self.stored if parts else self.vectors
-        if kind is None or not len(self.slots):
-            found = nearest(queries, vectors, self.slots, count)
-            found = Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+        if isinstance(vectors, RemoteVectors):
+            name = None if kind is None else kind.name
+            found = self._placed(vectors.nearest(queries, self.slots, count, some=self.is_restricted, index=name))
+        elif kind is None or not len(self.slots):
+            found = self._placed(nearest(queries, vectors, self.slots, count))
         else:
             found = self._ranked(queries, vectors, self._candidates(queries, count, kind), count)
         return _settled(found)
 
+    def _placed(self, found: Neighbours) -> Neighbours:
+        """Positions instead of slots."""
+        return Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
+
     def _candidates(self, queries: Float[np.ndarray, "Q D"], count: int, kind: type[Backend]) -> list[np.ndarray]:
-        """Per query, slots in use: candidates from the index, and all slots that it does not cover."""
+        """Slots in use for each query: candidates from the index, and all slots that it does not cover."""
         index, per_slot = self._index(kind), self.stored.shape[1]
         total, covered = len(self.vectors), index.covered // per_slot
-        unused = max(total, covered) - len(self.slots)
-        wanted_rows = per_slot * (max(_MORE * count, _AT_LEAST) + unused)
-        found = index.candidates(queries, min(wanted_rows, index.covered)) // per_slot  # -1 stays -1
-        # The images of the last slots may have been removed, and a damaged index can return any number.
-        known = np.sort(np.where(found < min(total, covered), found, -1), axis=1)
-        wanted = (known >= 0) & (self.position[known] >= 0)
-        wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
+        wanted_most = min(max(_MORE * count, kind.least), len(self.slots))
+        enough = max(min(count, len(self.slots)), int(_ENOUGH_IN_USE * wanted_most))
         later = np.arange(covered, total)
         later = later[self.position[later] >= 0]
-        return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
+        asked = per_slot * wanted_most
+        while True:
+            asked = min(asked, index.covered)
+            found = index.candidates(queries, asked) // per_slot  # -1 stays -1
+            # The images of the last slots may have been removed, and a damaged index can return any number.
+            known = np.sort(np.where(found < min(total, covered), found, -1), axis=1)
+            wanted = (known >= 0) & (self.position[known] >= 0)
+            wanted[:, 1:] &= known[:, 1:] != known[:, :-1]
+            if asked == index.covered or wanted.sum(axis=1).min() + len(later) >= enough:
+                return [np.concatenate([row[here], later]) for row, here in zip(known, wanted, strict=True)]
+            asked *= 2  # too many were of removed images
 
     def _ranked(
         self,
@@ -128,9 +180,8 @@ class View:
     ) -> Neighbours:
         count = min(count, len(self.slots))
         best = Neighbours(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
-        vectors = np.asarray(vectors)  # indexing np.memmap costs more than the product
         for query, slots in enumerate(candidates):
-            scores = products(queries[query : query + 1], vectors[slots])[0]
+            scores = products(queries[query : query + 1], picked(vectors, slots))[0]
             order = np.argsort(-scores, kind="stable")[:count]
             best.scores[query, : len(order)] = scores[order]
             best.rows[query, : len(order)] = self.position[slots[order]]
@@ -138,8 +189,8 @@ class View:
 
     @property
     def _rows(self) -> Float[np.ndarray, "rows D"]:
-        """The vectors that an index holds: those of a slot follow each other."""
-        return self.stored.reshape(-1, self.vectors.shape[1])
+        """The vectors that an index contains: all of the first slot, then all of the second, and so on."""
+        return np.reshape(cast(np.ndarray, self.stored), (-1, self.vectors.shape[1]))
 
     def _index(self, kind: type[Backend]) -> Backend:
         if kind.name not in self._indexes:
@@ -147,25 +198,34 @@ class View:
         return self._indexes[kind.name]
 
     def _stored(self, kind: type[Backend]) -> Backend | None:
-        """The newest index file that can be used."""
+        """The newest usable index file, extended if many vectors are missing from it."""
         for covered, path in sorted(self._index_files(kind), reverse=True):
+            later = self._rows[covered:]
             if covered >= (1 - _REBUILD_SHARE) * len(self._rows):
                 try:
-                    index = kind.load(path)
+                    index = kind.load(path, mapped=len(later) <= _MOST_UNCOVERED)
                 except FormatError:
                     continue  # a new one will replace it
                 if (index.covered, index.dimension) == (covered, self.vectors.shape[1]):
-                    return index
+                    return self._extended(index, later) if len(later) > _MOST_UNCOVERED else index
         return None
+
+    def _extended(self, index: Backend, later: Float[np.ndarray, "rows D"]) -> Backend:
+        index.extend(later)
+        return self._saved(index)
 
     def _built(self, kind: type[Backend]) -> Backend:
         per_slot = self.stored.shape[1]
-        index = kind.build(self._rows, (self.slots[:, None] * per_slot + np.arange(per_slot)).ravel())
+        return self._saved(kind.build(self._rows, (self.slots[:, None] * per_slot + np.arange(per_slot)).ravel()))
+
+    def _saved(self, index: Backend) -> Backend:
+        """The index, after its file has replaced earlier ones of its kind."""
+        kind = type(index)
         path = self.layout.index(kind.name, self.generation, index.covered)
         try:
             index.save(path)
         except FaembError:
-            return index  # the folder may be read-only: the index is used, and not saved
+            return index  # in a read-only folder the index is used without being saved
         for covered, old in self._index_files(kind):
             if covered != index.covered:
                 with suppress(OSError):
@@ -181,7 +241,7 @@ class Reader:
     """Reads a collection while other processes may change it."""
 
     def __init__(self, model: CurrentModel) -> None:
-        self.layout, self.catalogue = model.layout, model.catalogue
+        self.layout, self.catalogue, self.store = model.layout, model.catalogue, model.store
         self._model = model
         self._view: tuple[tuple[int, int], View] | None = None
 
@@ -194,12 +254,12 @@ class Reader:
         return self.catalogue.consistent(self._current)
 
     def read(self, task: Callable[[View], Result]) -> Result:
-        """What `task` gives in one state; again in a newer one if it meets files that another process has replaced."""
+        """The result of `task` in one state; called again if another process has replaced the files of that state."""
         with self.catalogue.consistent(lambda: task(self._current())) as result:
             return result
 
     def read_past_damage(self, task: Callable[[View, bool], Result]) -> Result:
-        """As `read`; `task` is told whether to be tolerant of damage, which it is only if it has met some."""
+        """As `read`, with tolerant=False as the second argument of `task`; after a FormatError again with True."""
         try:
             return self.read(lambda view: task(view, False))
         except FormatError:
@@ -231,12 +291,13 @@ class Reader:
     def _current(self) -> View:
         state = self.catalogue.state()
         if self._view is None or self._view[0] != state:
-            self._view = state, View.of(self.layout, self.catalogue, self.model)
+            before = None if self._view is None else self._view[1]
+            self._view = state, View.of(self.layout, self.catalogue, self.store.get(), self.model, before)
         return self._view[1]
 
 
 def _settled(found: Neighbours) -> Neighbours:
-    """Scores rounded, and equal ones in order of position: scores of copies of one image differ by rounding only."""
+    """Rounded scores, equal ones in order of position: scores of copies of one image differ by rounding only."""
     scores = np.round(found.scores, DECIMALS)
     order = np.lexsort((found.rows, -scores), axis=-1)
     return Neighbours(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))

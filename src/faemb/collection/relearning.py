@@ -8,18 +8,19 @@ batch at most: the next one continues, and encodes again what has been changed m
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from faemb.collection.catalogue import Catalogue, Relearning
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout, relearned_model
+from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.encoding import encoded, portion_size
+from faemb.collection.facts import Relearning
+from faemb.collection.layout import Layout, relearned_model, typed
 from faemb.collection.model import Model
-from faemb.collection.stored import encoded_rows, vector_file
 from faemb.collection.writing import LEARNING_IMAGES, Writer, writing_to
 from faemb.errors import FormatError, InputError
+from faemb.runtime.parallel import Jobs
 from faemb.runtime.storage import sync_folder
-from faemb.sets import PORTION, PORTION_DESCRIPTORS
+from faemb.sets import PORTION_DESCRIPTORS
 
 GROWTH = 2
 """A model is learned again when there are this many times as many images as it has learned from."""
@@ -45,9 +46,16 @@ def learnable(catalogue: Catalogue) -> int:
     return catalogue.count(_WITH_FEATURES)
 
 
+def has_outgrown(catalogue: Catalogue) -> bool:
+    """Whether the collection has outgrown its model; reads no more rows than that takes."""
+    learned_from = catalogue.learned_from()
+    enough = GROWTH * LEARNING_IMAGES
+    return is_outgrown(learned_from, enough) and is_outgrown(learned_from, catalogue.count(_WITH_FEATURES, most=enough))
+
+
 def is_due(catalogue: Catalogue) -> bool:
     """Whether the collection has outgrown its model, or learning again was interrupted."""
-    return catalogue.relearning() is not None or is_outgrown(catalogue.learned_from(), learnable(catalogue))
+    return catalogue.relearning() is not None or has_outgrown(catalogue)
 
 
 def obstacle(layout: Layout, catalogue: Catalogue) -> str | None:
@@ -89,14 +97,14 @@ def history(learned_from: int | None, images: int) -> str:
     return f"the model has learned from {learned_from:,} of {images:,} images"
 
 
-def relearn(writer: Writer, model: Model, notice: Notice) -> Relearned:
+def relearn(writer: Writer, model: Model, notice: Notice, jobs: Jobs = None) -> Relearned:
     """Learn with the settings of `model` and encode all images, or continue where another process has stopped."""
     hindrance = obstacle(writer.layout, writer.catalogue)
     if hindrance is not None:
         raise InputError(hindrance)
     notice(announcement(writer))
-    coming, fresh = _continued(writer, model) or _begun(writer, model)
-    _stage(writer, fresh, coming)
+    coming, fresh = _continued(writer, model) or _begun(writer, model, jobs)
+    _stage(writer, fresh, coming, jobs)
     _switch(writer, coming)
     return Relearned(fresh, coming.model, coming.learned_from)
 
@@ -113,32 +121,41 @@ def _continued(writer: Writer, model: Model) -> tuple[Relearning, Model] | None:
     return (coming, fresh) if fresh.fingerprint == coming.model else None
 
 
-def _begun(writer: Writer, model: Model) -> tuple[Relearning, Model]:
+def _begun(writer: Writer, model: Model, jobs: Jobs) -> tuple[Relearning, Model]:
     fresh = model.clone()
-    learned_from = writer.fit(fresh)
+    learned_from = writer.fit(fresh, jobs)
+    writer.store.check_model(fresh)
     generation = writer.generation + 1
     with writer.catalogue.change():
+        writer.store.drop(generation)  # of another model, whose learning was interrupted
         fingerprint = fresh.save(writer.layout.model(relearned_model(generation)), overwrite=True)
         coming = Relearning(generation, fingerprint, learned_from)
         writer.catalogue.begin_relearning(coming)
     return coming, fresh
 
 
-def _stage(writer: Writer, fresh: Model, coming: Relearning) -> None:
+def _stage(writer: Writer, fresh: Model, coming: Relearning, jobs: Jobs) -> None:
     """Encode every image that has no vector of the next generation yet."""
-    catalogue, total, last = writer.catalogue, learnable(writer.catalogue), 0
+    catalogue, total = writer.catalogue, learnable(writer.catalogue)
     left = catalogue.count_unstaged()
     fresh.encoder_.prepare(left * fresh.vectors_per_image)
-    while batch := catalogue.unstaged(last, PORTION, PORTION_DESCRIPTORS):
-        writer.progress("encode", total - left, total)
-        vectors = encoded_rows(fresh, [writer.features(entry) for entry in batch])
+    writer.progress("encode", total - left, total)
+    for batch, vectors in encoded(writer, fresh, _unstaged(catalogue, portion_size(jobs)), jobs):
         with catalogue.change(), writing_to(writer.layout.folder):
             first = catalogue.next_staged_slot()
-            crcs = vector_file(writer.layout, coming.generation, fresh).write(first, vectors)
+            crcs = writer.store.table(coming.generation, fresh).write(first, vectors, batch)
             for slot, (entry, crc) in enumerate(zip(batch, crcs, strict=True), first):
                 catalogue.stage(entry, slot, crc)
-        last, left = batch[-1].id, left - len(batch)
+        left -= len(batch)
+        writer.progress("encode", total - left, total)
     writer.progress("encode", total, total)
+
+
+def _unstaged(catalogue: Catalogue, most: int) -> Iterator[list[Entry]]:
+    last = 0
+    while batch := catalogue.unstaged(last, most, PORTION_DESCRIPTORS):
+        last = batch[-1].id
+        yield batch
 
 
 def _switch(writer: Writer, coming: Relearning) -> None:
@@ -146,6 +163,8 @@ def _switch(writer: Writer, coming: Relearning) -> None:
         _link_features(writer, coming)
         sync_folder(writer.layout.folder)
         writer.catalogue.end_relearning(coming)
+        if writer.store.address is not None:
+            writer.catalogue.forget_freed_slots()  # of the old table, which is deleted
     writer.sweep()
 
 

@@ -1,20 +1,19 @@
 """New names of images whose files have been moved, without reading the files."""
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.exclusions import rename_excluded
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
-from faemb.collection.sources import is_below
+from faemb.collection.layout import Layout, typed
+from faemb.collection.sources import is_below, is_there
 from faemb.errors import InputError
+from faemb.runtime.places import is_folder
 
 _TABLES = ("images", "folders", "unreadable", "removed")
 """Tables of the catalogue that hold paths."""
 _MOVING = "\0\0"
-"""Begins no stored name. All names are freed before new ones are given: a new name may be the old one of another."""
+"""Prefix of no stored name. Names first move there, since a new name may be another image's old one."""
 
 
 def relocate(layout: Layout, catalogue: Catalogue, old: Path, new: Path) -> int:
@@ -50,11 +49,11 @@ def _listed(layout: Layout, catalogue: Catalogue) -> str:
 
 
 def _require_present(layout: Layout, images: Iterable[str], old: Path, new: Path) -> None:
-    """At least one image must be at its new place: `update` would take them all for deleted."""
+    """At least one image must be at its new path: otherwise `update` would take them all for deleted."""
     paths = [layout.path_of(name) for name in images]
-    if not os.path.exists(new):
+    if not (is_folder(new) or is_there(new)):
         raise InputError(f"there is no file or folder {new}; move the images first, or connect their drive")
-    if paths and not any(map(os.path.isfile, paths)):
+    if paths and not any(map(is_there, paths)):
         raise InputError(f"none of the {len(paths)} images of {old} is in {new}, such as {paths[0]}; check both names")
 
 

@@ -4,21 +4,34 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from faemb.rerank import POSSIBLE, SURE, Verification
+from faemb.collection.catalogue import Entry
+from faemb.rerank import POSSIBLE, SURE, Polygon, Verification, overlap
 
 COPIES, SAME_THING, SIMILAR = "copies", "same thing", "similar"
 """Kinds of groups."""
 
 
 def verdict(confidence: float | None) -> str:
-    """What is claimed at a confidence: same, maybe, unsure; empty if nothing was judged."""
+    """The verdict for a confidence: same, maybe or unsure; empty if there is no confidence."""
     if confidence is None:
         return ""
     return "same" if confidence >= SURE else "maybe" if confidence >= POSSIBLE else "unsure"
 
 
+def shown_by_both(
+    found: Verification | None, query: tuple[int, int], result: tuple[int, int]
+) -> tuple[Polygon, Polygon] | None:
+    """Corners of the region that two images of these sizes show, in pixels of each; None if it is unknown."""
+    if found is None or found.transform is None or not all((*query, *result)):
+        return None
+    regions = overlap(found.transform, query, result)
+    return regions if len(regions[0]) else None
+
+
 @dataclass(frozen=True)
 class Hit:
+    """An image of the collection that a search has found."""
+
     path: Path
     score: float | None
     """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
@@ -27,28 +40,52 @@ class Hit:
     copy: bool = False
     """Another file than the query, with the same bytes."""
     confidence: float | None = None
-    """Probability that it shows the same thing as the query; None if it was not judged."""
+    """Probability that it shows the same thing as the query; None if it was not estimated."""
     verification: Verification | None = field(default=None, compare=False, repr=False)
-    """How the local features agree; None if they were not compared: `confidence` is that of the vectors alone, or that
-    of the way through another image."""
+    """How the local features agree; None if they were not compared: then `confidence` comes from the vectors alone, or
+    from query expansion."""
     through: Path | None = None
-    """The result through which it was found: that shows the same thing as the query, and this the same as that."""
+    """Intermediate result of query expansion: it matches the query, and this image matches it."""
+    entry: Entry | None = field(default=None, compare=False, repr=False)
+    """The image's row in the catalogue at the time of the search."""
 
     @property
     def verdict(self) -> str:
-        """same: it shows the same thing as the query; maybe; unsure: nothing is claimed; empty if it was not judged."""
+        """same (confidence from 0.9), maybe (from 0.5) or unsure; empty if there is no confidence."""
         return verdict(self.confidence)
 
 
 @dataclass(frozen=True)
 class Answer:
+    """The results of one query."""
+
     query: str
     features: int
-    """Local features of the query; with none there are no hits."""
+    """Number of local features of the query; with none there are no hits."""
     hits: list[Hit]
-    """The surest first; those that were not judged last, by similarity."""
+    """By falling confidence; hits without a confidence last, by similarity."""
     note: str = ""
     """A sentence on what could not be verified, and its cure."""
+    least_confidence: float | None = None
+    threshold: float | None = None
+    """Smallest confidence and similarity that a hit had to have; None: any."""
+    size: tuple[int, int] = (0, 0)
+    """Width and height of the query; (0, 0) if they are unknown."""
+
+    def overlap(self, hit: Hit) -> tuple[Polygon, Polygon] | None:
+        """Corners of the region that the query and a hit show, in pixels of each; None if it is unknown."""
+        size = (0, 0) if hit.entry is None else (hit.entry.width, hit.entry.height)
+        return shown_by_both(hit.verification, self.size, size)
+
+    @property
+    def nothing(self) -> str:
+        """Why there is no hit but the query itself; empty if there are others."""
+        if any(not hit.itself for hit in self.hits):
+            return ""
+        image = "other image" if self.hits else "image"
+        limits = (("confidence", self.least_confidence), ("similarity", self.threshold))
+        asked = " and ".join(f"a {what} of {least:g} or more" for what, least in limits if least is not None)
+        return f"nothing found: {f'no {image} has {asked}' if asked else f'there is no {image} to compare'}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +100,7 @@ class GroupedImage:
     date: datetime
     """Local time, without a time zone."""
     taken: bool
-    """Whether `date` is when the photograph was taken, by its EXIF data; else when the file was last changed."""
+    """Whether `date` is when the photograph was taken, by its EXIF data; otherwise when the file was last changed."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +115,7 @@ class Group:
     largest: float
     """Smallest and largest similarity of two images of the group."""
     all_pairs: bool = True
-    """False for a very large group: the similarities are those of linked images, and other pairs were not compared."""
+    """False for a very large group: the similarities are those of linked pairs, and other pairs were not compared."""
     kind: str = COPIES
     """copies: made from one picture, such as resized, cropped, encoded again, with a caption or in other colours; same
     thing: also different photographs of one object or scene; similar: joined by the similarity of the vectors alone,
@@ -99,7 +136,7 @@ class Group:
 
 
 class Groups(list[Group]):
-    """Groups of a collection, the surest first."""
+    """Groups of a collection, in order of their smallest similarity."""
 
     note: str = ""
     """A sentence on what could not be verified, and its cure."""
@@ -107,28 +144,35 @@ class Groups(list[Group]):
 
 @dataclass(frozen=True)
 class Info:
+    """A summary of a collection."""
+
     images: int
     searchable: int
+    """Number of images with vectors."""
     without_features: int
+    """Number of images without local features, which are ranked last."""
     waiting: int
     """Images that are stored but not encoded yet, because a command was interrupted; run `faemb update`."""
     unreadable: dict[str, str]
+    """Files in its folders that cannot be used, with the reason."""
     folders: list[str]
     bytes: int
     encoder: str
     extractor: str
     dimension: int
-    """Length of the vectors; 0 before the model is fitted."""
+    """Dimension of the vectors; 0 before the model is fitted."""
     index: str
     excluded: dict[str, list[str]]
-    """Folders that leave files out, with their shell patterns."""
+    """Folders of which files are left out, with the shell patterns."""
     learned_from: int | None
-    """Number of images from which the model has learned; 0 if it was given, None if that is not known."""
+    """Number of images from which the model was learned; 0 if it was given, None if unknown."""
     relearning_is_due: bool
     """The collection has outgrown its model, or learning it again was interrupted; run `faemb relearn`."""
     removed: int
-    """Images that were removed, and that `update` passes over."""
+    """Number of images that were removed, and are skipped when folders are searched."""
     parts: int = 0
-    """Each image also has vectors of n x n parts; 0 if it has not."""
+    """n if vectors of n x n parts of each image are stored too; 0 if not."""
     keeps_features: bool = True
-    """Local features are stored, so that answers can be verified."""
+    """Whether local features are stored, so that results can be verified."""
+    store: str | None = None
+    """Address of the server with the vectors; None if they lie in the collection's folder."""

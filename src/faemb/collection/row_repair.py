@@ -4,16 +4,15 @@ Vectors and local features have checksums of their own, so that they tell which 
 rest is read from the image file, now or, if the file is away, by the next `update`.
 """
 
-import os
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from faemb.collection.catalogue import Catalogue, Entry
-from faemb.collection.hints import typed
-from faemb.collection.layout import Layout
+from faemb.collection.layout import typed
 from faemb.collection.model import Model
 from faemb.collection.rows import DamagedRow
-from faemb.collection.stored import stored_features, vector_matches
+from faemb.collection.sources import is_there
+from faemb.collection.stored import stored_features
 from faemb.collection.writing import Writer
 from faemb.errors import FaembError
 
@@ -49,23 +48,23 @@ def _repaired(writer: Writer, model: Model, row: DamagedRow) -> RowFault:
         writer.catalogue.drop_row(row)
         more = _CONSEQUENCE.get(row.table, "").format(folder=typed(writer.layout.folder))
         return RowFault(_told(row) + more)
-    entry = _confirmed(writer.layout, writer.generation, model, row)
+    entry = _confirmed(writer, model, row)
     writer.catalogue.rewrite(row, **{name: value for name, value in vars(entry).items() if name != "id"})
-    if os.path.isfile(writer.layout.path_of(path)) or (entry.slot is None and entry.offset is None):
+    if is_there(writer.layout.path_of(path)) or (entry.slot is None and entry.offset is None):
         return RowFault(_told(row), path)
     return RowFault(f"{_told(row)}; its file is not there and is read by the next update")
 
 
-def _confirmed(layout: Layout, generation: int, model: Model, row: DamagedRow) -> Entry:
+def _confirmed(writer: Writer, model: Model, row: DamagedRow) -> Entry:
     """What the row says, without what is impossible or not confirmed by stored data; its file counts as changed."""
     held: dict[str, Any] = {name: value if _is_count(value) else None for name, value in row.values.items()}
     text = {name: str(row.values[name]) for name in ("path", "hash")}
     size = {name: held[name] or 0 for name in ("width", "height")}
     entry = Entry(**{**held, **text, **size, "bytes": 0, "changed": 0, "features": max(1, held["features"] or 1)})
-    if entry.slot is None or not vector_matches(layout, generation, model, entry):
+    if entry.slot is None or not model.is_fitted or writer.table(model).damaged([entry]):
         entry = replace(entry, slot=None, vector_crc=None)
     try:
-        features = stored_features(layout.features(generation), entry)
+        features = stored_features(writer.layout.features(writer.generation), entry)
     except FaembError:
         return replace(entry, offset=None, length=None, features_crc=None)
     width, height = features.image_size

@@ -1,9 +1,11 @@
 """Search: the images most similar to a query, and groups of images that show the same object or scene."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import compress, groupby
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -22,33 +24,38 @@ from faemb.collection.duplicates import (
     similar_when_mirrored,
     verified,
 )
-from faemb.collection.expanding import Expander
-from faemb.collection.model import Model
+from faemb.collection.expanding import Expander, expanded_by_vectors
+from faemb.collection.kept import KeptVectors
+from faemb.collection.layout import typed
+from faemb.collection.model import Model, vectors_per_image
 from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Groups, Hit
+from faemb.collection.stores.store import RemoteVectors
 from faemb.collection.verifying import Verifier
-from faemb.errors import Fault, InputError, about
+from faemb.errors import Fault, InputError, RemoteError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
 from faemb.features.job import content_hash
 from faemb.features.parts import MOST_PER_SIDE
 from faemb.rerank import EXPANSIONS, SURE, VERIFIED
 from faemb.rerank.expansion import FURTHER
+from faemb.rerank.vector_expansion import BY_VECTORS, RANKED
 from faemb.runtime import Progress, silent
+from faemb.runtime.places import Url, absolute_text, place
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 
 _VERIFIED_AT_ONCE = 8
-"""Queries between two reports of progress: verifying the candidates of one takes up to a second."""
+"""Number of queries between two reports of progress: verifying the candidates of one takes up to a second."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How much of a ranking is returned."""
+    """What is searched for, and how much of the ranking is returned."""
 
     top: int
     threshold: float | None = None
@@ -62,27 +69,38 @@ class Wanted:
     least_confidence: float | None = None
     """Smallest confidence of a hit."""
     expand: str = "none"
-    """How more is found than by the query alone: one of `EXPANSIONS`."""
+    """Query expansion: one of `EXPANSIONS`."""
     query_parts: int = 0
-    """Search with n x n overlapping parts of the query as well; 0: with the whole query alone."""
+    """Search with n x n overlapping parts of the query as well; 0: with the whole query only."""
     among: frozenset[int] | None = None
-    """Only images with these numbers in the catalogue are results; None: all images."""
+    """Only images with these ids may be results; None: all images."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
         require_whole("verify", self.verify, 0)
         require_choice("expand", self.expand, EXPANSIONS)
-        if self.expand != "none" and not self.verify:
+        if self.expand == "results" and not self.verify:
             raise InputError("expand needs verified results, and verify is 0; leave one of them out")
+        if self.expand in BY_VECTORS and self.verify:
+            raise InputError(f"expand {self.expand!r} ranks by vectors alone, and verify is {self.verify}; set it to 0")
+        if self.expand in BY_VECTORS and self.query_parts:
+            raise InputError(f"expand {self.expand!r} is for whole queries; leave query_parts out")
         require_whole("query_parts", self.query_parts, 0, MOST_PER_SIDE)
         if self.least_confidence is not None:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
+            if not self.verify:
+                raise InputError(
+                    "least_confidence needs results with a confidence, and verify is 0; leave one of them out, or give "
+                    "a threshold of similarity"
+                )
         if self.threshold is not None:
             require_number("threshold", self.threshold, least=-1, most=1)
 
     @property
     def candidates(self) -> int:
-        """Number of the most similar images that may be verified."""
+        """Number of the most similar images that may be verified, or re-ranked by vectors."""
+        if self.expand in BY_VECTORS:
+            return RANKED
         return self.verify + (FURTHER if self.expand == "results" else 0)
 
 
@@ -92,10 +110,33 @@ class _Query:
     local: QueryFeatures
     file: Path | None = None
     """None for a query that was given as an array or as features."""
+    known: str | None = None
+    """Hash of the file, if it is known."""
+
+    @cached_property
+    def content(self) -> str | None:
+        """Hash of the file; None if there is none, or if it cannot be read any more."""
+        return self.known or (None if self.file is None else _content(self.file))
+
+    def is_content_of(self, hit: Hit) -> bool:
+        """Whether an image that was indexed has the same bytes."""
+        return hit.entry is not None and hit.entry.hash == self.content
 
     @property
     def features(self) -> LocalFeatures:
         return self.local.features
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where a search looks."""
+
+    view: View
+    searched: View
+    """The same with the images alone that may be results."""
+    kind: type[Backend] | None
+    stored: KeptVectors
+    tolerant: bool
 
 
 class Searcher:
@@ -119,7 +160,7 @@ class Searcher:
         for number, outcome in described(images, self._reader.model.extractor, box, jobs):
             image = images[number]
             if isinstance(outcome, QueryFeatures):
-                file = Path(image) if isinstance(image, str | os.PathLike) else None
+                file = place(image) if isinstance(image, str | os.PathLike) else None
                 found[number] = _Query(name_of(image), outcome, file)
             else:
                 faults.append(about(name_of(image), outcome))
@@ -132,9 +173,15 @@ class Searcher:
         wanted: Wanted,
         files: Sequence[Path | None] | None = None,
     ) -> list[Answer]:
-        """An answer for each query, whose features must be rounded as stored features are (packing.py)."""
+        """An answer for each query; features must be rounded like stored ones (packing.py)."""
         sources = files or [None] * len(queries)
-        return self._answers([_Query(*each) for each in zip(names, queries, sources, strict=True)], wanted)
+        contents = map(self._stored_content, sources)
+        return self._answers([_Query(*each) for each in zip(names, queries, sources, contents, strict=True)], wanted)
+
+    def _stored_content(self, file: Path | None) -> str | None:
+        """Content hash from the catalogue for a URL, so that its server is not asked; None for local files."""
+        entry = self._reader.catalogue.entry(self._reader.layout.name_of(file)) if isinstance(file, Url) else None
+        return None if entry is None else entry.hash
 
     def _answers(self, queries: Sequence[_Query], wanted: Wanted, progress: Progress = silent) -> list[Answer]:
         self._reader.require_fitted()
@@ -150,34 +197,50 @@ class Searcher:
         return answers
 
     def _in_view(self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
-        """Per query the hits, best first; none for a query without local features."""
+        """The answer to each query, with hits best first; none for a query without local features."""
         vectors = _vectors(view.model, queries, wanted.query_parts)
-        whole, vectors = vectors[:, 0], vectors.reshape(-1, vectors.shape[-1])
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
-        # One more, since the query itself may be among them and not count.
-        found = searched.search(vectors, max(wanted.top, wanted.candidates) + 1, kind, parts=True)
+        # One more, since the query itself may be among the results without being counted.
+        found = searched.search(np.concatenate(vectors), max(wanted.top, wanted.candidates) + 1, kind, parts=True)
         found = best_of(found, len(queries))
+        if wanted.expand in BY_VECTORS:
+            found = expanded_by_vectors(searched, wanted.expand, vectors[:, 0], found, kind)
         least = -np.inf if wanted.threshold is None else wanted.threshold
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         entries = self._reader.catalogue.entries_of(set(searched.ids[found.rows[kept]].tolist()))
-        verifier = Verifier(view, tolerant=tolerant) if wanted.verify else None
+        stored = KeptVectors(view, tolerant=tolerant)
+        damaged = stored.damaged(entries.values())
+        scope = _Scope(view, searched, kind, stored, tolerant=tolerant)
         answers = []
         for number, query in enumerate(queries):
-            own = [entries[image] for image in searched.ids[found.rows[number, kept[number]]].tolist()]
-            hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
-            note = ""
-            if verifier is not None and hits:
-                places = {hit.path: entry for hit, entry in zip(hits, own, strict=True)}
-                hits = _by_confidence(verifier, query.features, own, hits, wanted)
-                note = verifier.note
-                if wanted.expand == "results":
-                    expander = Expander(searched, self._reader.catalogue, verifier, kind)
-                    hits = expander.expanded(whole[number], hits, places, partial(self._marked, query))
-                    hits = [hit for hit in hits if hit.score is None or hit.score >= least]
-                    note = note or expander.note
-            answers.append(Answer(query.name, len(query.features), self._chosen(query, hits, wanted), note))
+            images = searched.ids[found.rows[number, kept[number]]].tolist()
+            sound = [image not in damaged for image in images]
+            own = [entries[image] for image in compress(images, sound)]
+            hits = self._marked(query, own, list(compress(found.scores[number, kept[number]].tolist(), sound)))
+            note = _together(self._note(query, hits), stored.note(len(images) - len(own)))
+            if wanted.verify and hits:
+                hits, unverified = self._verified(scope, query, _own(vectors[number], query, wanted), hits, wanted)
+                note = _together(note, unverified)
+            chosen = self._chosen(query, hits, wanted)
+            limits, size = (wanted.least_confidence, wanted.threshold), query.features.image_size
+            answers.append(Answer(query.name, len(query.features), chosen, note, *limits, size))
         return answers
+
+    def _verified(
+        self, scope: _Scope, query: _Query, vectors: Float[np.ndarray, "V D"], hits: Sequence[Hit], wanted: Wanted
+    ) -> tuple[list[Hit], str]:
+        """The hits by their confidence, and what is found through them; and a note on what could not be verified."""
+        view, tolerant = scope.view, scope.tolerant
+        verifier = Verifier(view, view.unrelated_to(vectors), tolerant=tolerant)
+        judged = _by_confidence(verifier, query, hits, wanted)
+        if wanted.expand != "results":
+            return judged, verifier.note
+        links = Verifier(view, view.unrelated_whole, tolerant=tolerant)
+        expander = Expander(scope.searched, self._reader.catalogue, links, scope.stored, scope.kind)
+        found = expander.expanded(vectors[0], judged, partial(self._marked, query))
+        least = -np.inf if wanted.threshold is None else wanted.threshold
+        return [hit for hit in found if hit.score is None or hit.score >= least], verifier.note or expander.note
 
     def _chosen(self, query: _Query, hits: list[Hit], wanted: Wanted) -> list[Hit]:
         """As many of the ranked hits as are wanted."""
@@ -192,14 +255,21 @@ class Searcher:
         """Hits, of which the query's own file and its copies are marked."""
         paths = [self._reader.layout.path_of(entry.path) for entry in entries]
         if query.file is None:
-            return [Hit(path, score) for path, score in zip(paths, scores, strict=True)]
-        content = _content(query.file)
+            each = zip(paths, scores, entries, strict=True)
+            return [Hit(path, score, entry=entry) for path, score, entry in each]
         hits = []
         for entry, path, score in zip(entries, paths, scores, strict=True):
-            same = entry.hash == content
+            same = entry.hash == query.content
             itself = _is_same_file(query.file, path, through_links=same)
-            hits.append(Hit(path, score, itself=itself, copy=same and not itself))
+            hits.append(Hit(path, score, itself=itself, copy=same and not itself, entry=entry))
         return hits
+
+    def _note(self, query: _Query, hits: Sequence[Hit]) -> str:
+        """Whether the query is an image of the collection that has changed since."""
+        if not any(hit.itself and not query.is_content_of(hit) for hit in hits) or query.content is None:
+            return ""
+        cure = f"faemb update {typed(self._reader.layout.folder)}"
+        return f"the file of the query has changed since it was indexed; run: {cure}"
 
     def _without_features(self, room: int) -> list[Hit]:
         """Images without local features come last, if there is room for them."""
@@ -208,14 +278,12 @@ class Searcher:
         entries = self._reader.catalogue.entries(
             "features = 0 and id in (select id from images where features = 0 limit ?)", room
         )
-        return [Hit(self._reader.layout.path_of(entry.path), None) for entry in entries]
+        return [Hit(self._reader.layout.path_of(entry.path), None, entry=entry) for entry in entries]
 
     def duplicates(self, asked: Asked, *, index: str | None, progress: Progress) -> Groups:
         self._reader.require_fitted()
         if asked.mirrored and not self._reader.model.extractor.can_mirror:
-            raise InputError(
-                "mirrored is set; expected features that tell those of the mirrored image: only HessianAffine's do"
-            )
+            raise InputError("mirrored copies can be found with HessianAffine features only; leave out mirrored")
         return self._reader.read_past_damage(partial(self._grouped, asked=asked, index=index, progress=progress))
 
     def _grouped(self, view: View, tolerant: bool, asked: Asked, index: str | None, progress: Progress) -> Groups:
@@ -231,22 +299,35 @@ class Searcher:
         else:
             found = grouped(view, {(a, b): score for a, b, score in similar}, least)
         entries = catalogue.entries_of({int(view.ids[position]) for group in found for position in group.positions})
-        groups = Groups(
+        alike = [
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
-        )
+        ]
+        groups = Groups(sorted([*alike, *self._without_features_alike()], key=_surest))
         groups.note = judge.note if asked.verify else ""
         return groups
+
+    def _without_features_alike(self) -> Iterator[Group]:
+        """Images without local features cannot be compared, but have copies: files of the same bytes."""
+        none = "features = 0"
+        several = f"select hash from images where {none} group by hash having count(*) > 1"  # noqa: S608
+        entries = sorted(self._reader.catalogue.entries(f"{none} and hash in ({several})"), key=attrgetter("hash"))
+        for _, equal in groupby(entries, attrgetter("hash")):
+            yield self._group(Members([], 1.0, 1.0, all_pairs=True), list(equal))
 
     def _group(self, group: Members, entries: Sequence[Entry]) -> Group:
         images, reason = by_worth([grouped_image(entry, self._reader.layout.path_of(entry.path)) for entry in entries])
         return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
-        return backend_for(index or self._index, len(view.slots))
+        """The kind of index; `auto` means exact search in a server."""
+        name = index or self._index
+        if name == "auto" and isinstance(view.vectors, RemoteVectors):
+            name = "exact"
+        return backend_for(name, len(view.slots))
 
 
 def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:
-    """Of each query and of its parts, and with their enlarged description if one of them has it."""
+    """Vectors of each query, of its parts, and with the enlarged image's features if any query has them."""
     vectors = model.encode_with_parts([query.local.plain for query in queries], per_side)
     if not any(query.local.enlarged for query in queries):
         return vectors
@@ -254,18 +335,22 @@ def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np
     return np.concatenate([vectors, enlarged[:, None]], axis=1)
 
 
-def _by_confidence(
-    verifier: Verifier, query: LocalFeatures, entries: Sequence[Entry], hits: Sequence[Hit], wanted: Wanted
-) -> list[Hit]:
-    """The hits that are verified with their confidence, the surest first, and then the others as they are."""
+def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: Wanted) -> Float[np.ndarray, "W D"]:
+    """The vectors of a query without those that only other queries of the same call have."""
+    return vectors if query.local.enlarged else vectors[: vectors_per_image(wanted.query_parts)]
+
+
+def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
+    """The verified hits by falling confidence, then the others in their order."""
+    entries = [hit.entry for hit in hits if hit.entry is not None]  # all of them
     similarities = [hit.score or 0.0 for hit in hits]
     first, further = slice(wanted.verify), slice(wanted.verify, wanted.candidates)
-    judged = verifier.judge(query, entries[first], similarities[first])
+    judged = verifier.judge(query.features, entries[first], similarities[first])
     others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy]
     if wanted.expand == "results" and all(found.confidence < SURE for found in others):
-        judged += verifier.judge_further(query, entries[further], similarities[further])
+        judged += verifier.judge(query.features, entries[further], similarities[further])
     scores = [
-        np.inf if hit.itself or hit.copy else judgement.score for hit, judgement in zip(hits, judged, strict=False)
+        np.inf if query.is_content_of(hit) else judgement.score for hit, judgement in zip(hits, judged, strict=False)
     ]
     order = sorted(range(len(judged)), key=lambda number: -scores[number])  # equal ones stay in order
     sure = [
@@ -279,15 +364,27 @@ def _by_confidence(
     return [*sure, *hits[len(judged) :]]
 
 
+def _surest(group: Group) -> tuple[float, int]:
+    """For sorting, the surest first."""
+    return -round(group.smallest, 2), -len(group.images)
+
+
+def _together(*notes: str) -> str:
+    """Sentences as one, each once."""
+    return "; ".join(dict.fromkeys(filter(None, notes)))
+
+
 def _content(file: Path) -> str | None:
     try:
         return content_hash(file)
-    except InputError:  # deleted since its features were extracted
+    except (InputError, RemoteError):  # deleted since its features were extracted
         return None
 
 
 def _is_same_file(query: Path, path: Path, *, through_links: bool) -> bool:
-    """Following links takes system calls, which is too slow for every hit of a long answer."""
-    if os.path.abspath(query) == os.fspath(path):
+    """Links are followed only on request: the system calls are too slow for every hit of a long answer."""
+    if absolute_text(query) == os.fspath(path):
         return True
+    if isinstance(query, Url) or isinstance(path, Url):
+        return False
     return through_links and os.path.realpath(query) == os.path.realpath(path)

@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 from jaxtyping import Shaped
 
-from faemb.collection.hints import repair_command
+from faemb.collection.layout import repair_command
 from faemb.errors import FaembError, FormatError
 from faemb.runtime.storage import sync_folder
 

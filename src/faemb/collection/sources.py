@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import InputError
+from faemb.errors import InputError, RemoteError
 from faemb.features.feature_files import FEATURES, require_one_image
-from faemb.features.folders import IMAGES, Found, Kind, find_some, holds
+from faemb.features.folders import IMAGES, Found, Kind, as_places, find_some, holds
+from faemb.runtime.places import Url
 from faemb.runtime.storage import AnyPath
 
 
@@ -38,7 +39,7 @@ def images_in(images: Images, exclude: Sequence[str] = (), kind: Kind | None = N
         if kind not in (None, images.kind):
             raise InputError(_unfit(images.found.images[0], images.kind))
         return images
-    places = as_list(images)
+    places = as_places(as_list(images))
     chosen = kind or _kind_in(places)
     _require_kind(places, chosen)
     found = find_some(places, exclude, chosen)
@@ -46,8 +47,8 @@ def images_in(images: Images, exclude: Sequence[str] = (), kind: Kind | None = N
     return Sources(folders, files, found, tuple(exclude), chosen)
 
 
-def _kind_in(places: Sequence[AnyPath]) -> Kind:
-    files, folders = _divided(places)
+def _kind_in(places: Sequence[Path]) -> Kind:
+    files, folders = _divided([each for each in places if not isinstance(each, Url)])
     stored = [file for file in files if FEATURES.includes(file)]
     if stored and len(stored) < len(files):
         other = next(file for file in files if file not in stored)
@@ -57,30 +58,34 @@ def _kind_in(places: Sequence[AnyPath]) -> Kind:
     return IMAGES
 
 
-def _require_kind(places: Sequence[AnyPath], kind: Kind) -> None:
+def _require_kind(places: Sequence[Path], kind: Kind) -> None:
     """Refuse given files of the other kind, and folders of nothing else."""
     files, folders = _divided(places)
     other = IMAGES if kind is FEATURES else FEATURES
     for file in files:
         require_one_image(file)
+        if isinstance(file, Url) and (kind is FEATURES or FEATURES.includes(file)):
+            raise InputError(f"{file} is not a local file; local features are read from local files: download it first")
         if FEATURES.includes(file) is not (kind is FEATURES):  # images are recognised by content, whatever their suffix
             raise InputError(_unfit(file, other))
     for folder in folders:
-        if not holds(folder, kind) and holds(folder, other):
+        if isinstance(folder, Url):
+            if kind is FEATURES:
+                raise InputError(f"{folder} is not a local folder; local features are read from local files")
+        elif not holds(folder, kind) and holds(folder, other):
             raise InputError(_unfit(folder, other))
 
 
-def _unfit(place: Path, kind: Kind) -> str:
+def _unfit(given: Path, kind: Kind) -> str:
     """The sentence on a place with files of this kind, where the other is expected."""
     if kind is FEATURES:
-        return f"{place} holds local features where images are expected; a model takes either images or features"
+        return f"{given} holds local features where images are expected; a model takes either images or features"
     known = ", ".join(sorted(FEATURES.suffixes))
-    return f"{place} is given where local features ({known}) are expected; a model takes either images or features"
+    return f"{given} is given where local features ({known}) are expected; a model takes either images or features"
 
 
-def _divided(places: Sequence[AnyPath]) -> tuple[list[Path], list[Path]]:
+def _divided(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """Files, and folders; what does not exist is neither."""
-    paths = list(map(Path, places))
     return [path for path in paths if path.is_file()], [path for path in paths if path.is_dir()]
 
 
@@ -94,9 +99,17 @@ def is_below(path: Path, root: str) -> bool:
 
 
 def is_gone(path: Path) -> bool:
-    """Whether a file certainly does not exist; false if its folder cannot be read."""
+    """Whether a file certainly does not exist; false if its folder cannot be read, or its server not be reached."""
     try:
         path.stat()
-    except OSError as error:
+    except (OSError, RemoteError) as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file certainly exists; false if its folder cannot be read, or its server not be reached."""
+    try:
+        return path.is_file()
+    except (OSError, RemoteError):
+        return False

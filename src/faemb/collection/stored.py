@@ -8,18 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.hints import repair_command
-from faemb.collection.layout import Layout
+from faemb.collection.layout import repair_command
 from faemb.collection.model import Model
 from faemb.collection.packing import unpack
-from faemb.collection.slots import SlotFile, read_at
+from faemb.collection.slots import read_at
 from faemb.errors import FormatError, InputError
 from faemb.features import LocalFeatures
-
-
-def vector_file(layout: Layout, generation: int, model: Model) -> SlotFile:
-    """A slot holds all vectors of an image, one after the other: that of the whole image, then those of its parts."""
-    return SlotFile(layout.vectors(generation), "<f4", model.vectors_per_image * model.dimension)
 
 
 def encoded_rows(model: Model, images: Sequence[LocalFeatures]) -> Float[np.ndarray, "B w"]:
@@ -30,13 +24,19 @@ def encoded_rows(model: Model, images: Sequence[LocalFeatures]) -> Float[np.ndar
 
 def stored_features(file: Path, entry: Entry) -> LocalFeatures:
     """The local features of an image, after a comparison with their checksum."""
-    content = packed_features(file, entry)
-    if zlib.crc32(content) != entry.features_crc:
-        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: {repair_command(file)}")
+    content = sound_features(file, entry)
     try:
         return unpack(content)
     except FormatError as error:
         raise FormatError(f"{file}: {error}; run: {repair_command(file)}") from error
+
+
+def sound_features(file: Path, entry: Entry) -> bytes:
+    """The packed features of an image, after a comparison with their checksum."""
+    content = packed_features(file, entry)
+    if zlib.crc32(content) != entry.features_crc:
+        raise FormatError(f"{file} is damaged at the features of {entry.path}; run: {repair_command(file)}")
+    return content
 
 
 def packed_features(file: Path, entry: Entry) -> bytes:
@@ -48,15 +48,3 @@ def packed_features(file: Path, entry: Entry) -> bytes:
         raise FormatError(f"{file} cannot be read: {error.strerror}; run: {repair_command(file)}") from error
     except ValueError as error:
         raise FormatError(f"the catalogue is damaged at {entry.path} ({error}); run: {repair_command(file)}") from error
-
-
-def vector_matches(layout: Layout, generation: int, model: Model, entry: Entry) -> bool:
-    """Whether the vector in an image's slot has the checksum that the catalogue states."""
-    if not model.is_fitted:
-        return False
-    file = vector_file(layout, generation, model)
-    try:
-        content = read_at(file.path, (entry.slot or 0) * file.row_bytes, file.row_bytes)
-    except (OSError, ValueError, FormatError):
-        return False
-    return zlib.crc32(content) == entry.vector_crc

@@ -9,12 +9,13 @@ from faemb.collection.model import Model
 from faemb.collection.sources import Images
 from faemb.collection.writing import Report
 from faemb.runtime import Progress
+from faemb.runtime.parallel import Jobs
 from faemb.runtime.scratch import scratch_folder
 from faemb.runtime.storage import AnyPath
 
 
 def fit_model(
-    images: Images, model: Model, *, jobs: int | None = None, progress: Progress | None = None
+    images: Images, model: Model, *, jobs: Jobs = None, progress: Progress | None = None
 ) -> tuple[Model, Report]:
     """The model, fitted on these images, and a report on the images."""
     with _temporary(model, keep_features=True) as collection:
@@ -28,7 +29,7 @@ def encode_images(
     out: AnyPath,
     *,
     overwrite: bool = False,
-    jobs: int | None = None,
+    jobs: Jobs = None,
     progress: Progress | None = None,
 ) -> Report:
     """One vector per image and the images' paths in an .npz file; an image without local features has none.

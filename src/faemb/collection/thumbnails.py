@@ -7,6 +7,7 @@ thumbnail belongs to a content and not to a name, so that it stays valid when a 
 """
 
 import io
+import json
 import os
 import sqlite3
 import zlib
@@ -25,6 +26,7 @@ from faemb.collection.database import connected, explained, opened
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features.feature_files import picture_of
 from faemb.features.image import ImageLike, as_image
+from faemb.runtime.places import place
 
 LARGEST_THUMBNAIL = 240
 QUALITY = 80
@@ -63,7 +65,7 @@ class Thumbnail:
 def make_thumbnail(image: ImageLike) -> Thumbnail:
     """The thumbnail of an image file, of an image that has been read already, or of the image beside a feature file."""
     if isinstance(image, str | os.PathLike):
-        shown = picture_of(Path(image))
+        shown = picture_of(place(image))
         if shown is None:
             raise InputError(f"{image} holds local features, and no image is beside it")
         image = shown
@@ -94,9 +96,11 @@ class Thumbnails:
                 database.executemany("insert or replace into thumbnails values (?, ?, ?, ?, ?)", rows)
                 database.executemany("insert or replace into dates values (?, ?, ?)", map(_date_row, dates.items()))
 
-    def dates(self, content: str | None = None) -> dict[str, datetime | None]:
-        """The stored dates: all, or that of one image file; without those that are damaged."""
-        rows = self._all("select hash, taken, crc from dates where ?1 is null or hash = ?1", content)
+    def dates(self, contents: Iterable[str] | None = None) -> dict[str, datetime | None]:
+        """The stored dates: all, or those of these image files; without those that are damaged."""
+        chosen = "" if contents is None else "where hash in (select value from json_each(?))"
+        values = () if contents is None else (json.dumps(list(contents)),)
+        rows = self._all(f"select hash, taken, crc from dates {chosen}", *values)  # noqa: S608
         return dict(_undamaged_dates(rows))
 
     def contents(self) -> set[str]:

@@ -9,28 +9,26 @@ from faemb.collection.catalogue import Entry
 from faemb.collection.kept import KeptFeatures
 from faemb.collection.reading import View
 from faemb.features import LocalFeatures
-from faemb.rerank import Judge, Judgement
+from faemb.rerank import Judge, Judgement, Unrelated
 
 
 class Verifier:
-    """Judges candidates in one state of a collection.
+    """Judges candidates of one query in one state of a collection.
 
-    tolerant: pass over features that are damaged, which is said in `note`; otherwise they are an error
+    unrelated: similarity of unrelated images, compared as the query is with its candidates
+    tolerant:  pass over features that are damaged, which is said in `note`; otherwise they are an error
     """
 
-    def __init__(self, view: View, *, tolerant: bool) -> None:
-        self._judge = Judge(view.unrelated, view.model.extractor.largest_turn)
+    def __init__(self, view: View, unrelated: Unrelated, *, tolerant: bool) -> None:
+        self._judge = Judge(unrelated, view.model.extractor.largest_turn, keeps=view.keeps_features)
         self._kept = KeptFeatures(view, tolerant=tolerant)
+        self._uncompared = 0
 
     def judge(self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]) -> list[Judgement]:
-        self._kept.missing.clear()
-        return self.judge_further(query, entries, similarities)
-
-    def judge_further(
-        self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]
-    ) -> list[Judgement]:
-        """The same for more candidates of a query: `note` tells of all of them."""
-        return self._judge.judge(query, np.array(similarities), [partial(self.features, entry) for entry in entries])
+        self._kept.expect(entries)
+        judged = self._judge.judge(query, np.array(similarities), [partial(self.features, entry) for entry in entries])
+        self._uncompared += sum(judgement.verification is None for judgement in judged)
+        return judged
 
     def features(self, entry: Entry) -> LocalFeatures | None:
         """The features of an image; None if they are not available."""
@@ -38,12 +36,21 @@ class Verifier:
 
     @property
     def note(self) -> str:
-        """What could not be verified of the last query, with its cure; empty if there was nothing."""
+        """What could not be verified, with its cure; empty if there was nothing."""
         if self._judge.turn is None:
             return "features of this extractor have no geometry to verify: confidence is that of the vectors alone"
         if not self._kept.missing:
-            return ""
+            return self._without_geometry
         return (
             "candidates without a comparison have the confidence of the vectors alone: the local features of "
             f"{len(self._kept.missing)} of them {self._kept.fault}"
+        )
+
+    @property
+    def _without_geometry(self) -> str:
+        if not self._uncompared:
+            return ""
+        return (
+            "descriptors without geometry cannot be compared: the confidence of "
+            f"{self._uncompared} candidates is that of the vectors alone"
         )

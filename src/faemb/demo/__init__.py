@@ -1,4 +1,4 @@
-"""A demonstration: visitors' photographs of the pictures of a gallery, which are drawn and rendered here."""
+"""A demonstration on synthetic data: pictures of a gallery, and rendered photographs of them as visitors take them."""
 
 from faemb.demo.prints import photographs, pictures
 from faemb.demo.run import DemoResult, run_demo

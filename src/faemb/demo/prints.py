@@ -1,8 +1,8 @@
-"""The pictures of the demo: scikit-learn's two photographs, and ten that are drawn here, always the same.
+"""The pictures of the demo: scikit-learn's two photographs, and ten that are drawn here, with fixed seeds.
 
 The photographs are by danielbuechele (palace) and vultilion (flower), who published them on Flickr under CC BY 2.0.
-A dozen pictures of different kinds, so that there is something to confuse. Nothing is downloaded, and no package is
-needed but those that faemb itself needs.
+The twelve pictures are of different kinds, so that each query has wrong candidates. Nothing is downloaded, and no
+package is needed that faemb itself does not need.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from faemb.errors import FaembError
 from faemb.features import read_image
 
 WIDTH, HEIGHT = 640, 427
-"""Of a drawn picture, as of the photographs."""
+"""Width and height of a drawn picture, the same as of the photographs."""
 PHOTOGRAPHS = {"palace": "china.jpg", "flower": "flower.jpg"}
 
 Pixels = UInt8[np.ndarray, "_ _ 3"]

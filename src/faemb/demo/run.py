@@ -21,13 +21,13 @@ from faemb.runtime import Progress
 from faemb.runtime.storage import make_folder
 
 NOTE = (
-    "The photographs are rendered, and easier to find than real ones: the number shows that everything works, and is "
-    "no estimate for your own."
+    "The photographs are rendered, and easier to find than real ones: the number shows that everything works, but does "
+    "not predict the mAP on your own images."
 )
 FEATURES = 400
-"""Largest number of local features of an image; enough for images of this size."""
+"""Largest number of local features per image; enough for images of this size."""
 SHOWN_HITS = 8
-"""One more than there are photographs of a picture, so that each answer ends with another picture."""
+"""Number of results shown per query: one more than the photographs of a picture, so that one shows another picture."""
 
 CREDIT = "Photographs of the palace and the flower: danielbuechele and vultilion on Flickr, CC BY 2.0."
 _ABOUT, _IMAGES, _COLLECTION, _PAGE = "about.txt", "images", "demo.faemb", "demo.html"
@@ -37,12 +37,12 @@ _ABOUT_TEXT = "Made by the demo of faemb, which replaces images/, demo.faemb/ an
 @dataclass(frozen=True)
 class DemoResult:
     page: Path
-    """Each query with its best hits, for a browser."""
+    """HTML page with the best hits of each query."""
     collection: Path
     scenes: int
-    """Pictures in the gallery."""
+    """Number of pictures in the gallery."""
     images: int
-    """Photographs of all pictures, and the pictures themselves."""
+    """Number of photographs of all pictures, plus the pictures themselves."""
     mean_average_precision: float
     """In percent: each picture is a query, ignored in its own ranking; its photographs are relevant."""
     seconds: float
@@ -63,7 +63,7 @@ def run_demo(
 ) -> DemoResult:
     """Run the demo in the folder `out`, which is new, empty, or that of an earlier demo, whose files are replaced.
 
-    `shown` are pictures by name; all pictures of the demo if it is not given.
+    `shown` are pictures by name; by default all pictures of the demo.
     """
     start, out = time.monotonic(), Path(os.path.abspath(out))
     _prepare_folder(out)
@@ -83,7 +83,7 @@ def run_demo(
 
 
 def _prepare_folder(out: Path) -> None:
-    """Make the folder, or remove the files of an earlier demo; refuses a folder with anything else in it."""
+    """Make the folder, or remove the files of an earlier demo; raises an error if it holds anything else."""
     about = out / _ABOUT
     ours = about.is_file() and about.read_text(encoding="utf-8", errors="replace").startswith(_ABOUT_TEXT)
     if out.exists() and not ours and not (out.is_dir() and not any(out.iterdir())):
@@ -122,10 +122,10 @@ def precision(answer: Answer, group: Sequence[Path]) -> float:
 
 
 def _page(result: DemoResult, answers: Sequence[Answer]) -> str:
-    """All queries in the order of the pictures, the photographs first: no answer is left out."""
+    """The page of all queries, in the order of the pictures."""
     found = f"mAP {result.mean_average_precision:.1f}"
     title = f"faemb demo: {result.images} images of {result.scenes} pictures in a gallery"
-    asked = "Each picture is searched for among all images: who has photographed it, and from where?"
+    asked = "Each picture is a query; its rendered photographs are the relevant images."
     note = f"{asked} {found}. {NOTE} {CREDIT}"
     others = [[hit for hit in answer.hits if not hit.itself] for answer in answers]
     few = [replace(answer, hits=hits[:SHOWN_HITS]) for answer, hits in zip(answers, others, strict=True)]

@@ -1,4 +1,4 @@
-"""Photographs of a picture as visitors of a gallery might take them: rendered, and always the same.
+"""Photographs of a picture as visitors of a gallery might take them: rendered, with fixed seeds.
 
     original     the picture itself, as it was printed
     front        on the wall, in its frame
@@ -8,8 +8,8 @@
     evening      in the light of a lamp
     visitor      half hidden by somebody's head and shoulders
 
-The picture is a plane in front of a pinhole camera. Its frame, its neighbours on the wall and the wall itself are the
-same for many pictures, so that they alone do not give it away.
+The picture is a plane in front of a pinhole camera. Frame, wall and neighbours on the wall are shared by several
+pictures, so that they alone do not identify it.
 """
 
 from collections.abc import Mapping
@@ -25,29 +25,29 @@ from faemb.demo.prints import Pixels
 from faemb.runtime.storage import replacing
 
 WIDTH, HEIGHT = 640, 480
-"""Of a photograph."""
+"""Width and height of a photograph."""
 QUALITY = 88
 _FOCAL_LENGTH = 620.0
 _MAT, _FRAME = 34, 16
 """Widths of the white mat and the frame around a picture, in pixels of the picture."""
 _GAP = 90
-"""Between the frames of two neighbours."""
+"""Distance between the frames of two neighbours, in the same pixels."""
 
 
 @dataclass(frozen=True)
 class Camera:
-    """Where a photograph is taken from; angles in degrees."""
+    """Viewpoint of a photograph; angles in degrees."""
 
     yaw: float = 0.0
     pitch: float = 0.0
     roll: float = 0.0
     distance: float = 900.0
-    """From the middle of the picture, in pixels of the picture: it fills the photograph at about 620."""
+    """Distance from the centre of the picture, in pixels of the picture, which fills the photograph at about 620."""
     aim: tuple[float, float] = (0.0, 0.0)
-    """Point of the picture in the middle of the photograph, from the picture's own middle."""
+    """Point of the picture shown at the centre of the photograph, relative to the picture's centre."""
 
     def homography(self) -> Float[np.ndarray, "3 3"]:
-        """From the plane of the picture, with the origin in its middle, to pixels of the photograph."""
+        """Homography from the plane of the picture, with the origin at its centre, to pixels of the photograph."""
         turned = np.eye(3)
         for axis, angle in ((1, self.yaw), (0, self.pitch), (2, self.roll)):
             vector = np.zeros(3)
@@ -97,7 +97,7 @@ def photographed(picture: Pixels, neighbours: tuple[Pixels, Pixels], rng: np.ran
 
 
 def framed(picture: Pixels) -> Pixels:
-    """Slightly blurred against aliasing, as it is shown smaller than it is."""
+    """The picture with mat and frame, slightly blurred against aliasing, since it is shown at reduced size."""
     mat = cv2.copyMakeBorder(
         cv2.GaussianBlur(picture, (0, 0), 0.7), _MAT, _MAT, _MAT, _MAT, cv2.BORDER_CONSTANT, value=(246, 244, 238)
     )
@@ -105,7 +105,7 @@ def framed(picture: Pixels) -> Pixels:
 
 
 def photograph(wall: list[Pixels], camera: Camera, rng: np.random.Generator) -> Pixels:
-    """The middle one of three framed pictures, and what can be seen of the others."""
+    """A photograph of three framed pictures on a wall; the camera is relative to the middle one."""
     canvas = _bare_wall(rng)
     middle = wall[1].shape[1] / 2
     places = (-middle - _GAP - wall[0].shape[1] / 2, 0.0, middle + _GAP + wall[2].shape[1] / 2)
@@ -116,7 +116,7 @@ def photograph(wall: list[Pixels], camera: Camera, rng: np.random.Generator) -> 
 
 
 def _bare_wall(rng: np.random.Generator) -> Float[np.ndarray, "h w 3"]:
-    """Plaster, brighter on one side."""
+    """A plain wall, brighter on one side."""
     tone = np.array([206, 202, 194]) + rng.uniform(-22, 22) + rng.uniform(-8, 8, 3)
     slope = np.linspace(1.08, 0.88, WIDTH)[None, :: 1 if rng.random() < 0.5 else -1, None]
     return np.ascontiguousarray(np.broadcast_to(tone * slope, (HEIGHT, WIDTH, 3)), np.float32)
@@ -125,7 +125,7 @@ def _bare_wall(rng: np.random.Generator) -> Float[np.ndarray, "h w 3"]:
 def _hung(
     canvas: Float[np.ndarray, "h w 3"], pixels: Pixels, homography: Float[np.ndarray, "3 3"]
 ) -> Float[np.ndarray, "h w 3"]:
-    """The canvas with a framed picture, whose middle is the origin of the homography, and with its shadow."""
+    """The canvas with a framed picture, whose centre is the origin of the homography, and its shadow."""
     height, width = pixels.shape[:2]
     centred = homography @ np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 1]])
     if (np.array([[0, 0, 1], [width, 0, 1], [0, height, 1], [width, height, 1]]) @ centred[2] <= 0).any():
@@ -138,14 +138,14 @@ def _hung(
 
 
 def lamp_light(pixels: Pixels) -> Pixels:
-    """Dark and warm, with a bright spot above the middle."""
+    """The image in dark and warm light, with a bright spot above the centre."""
     x, y = np.meshgrid(np.linspace(-1, 1, pixels.shape[1]), np.linspace(-1, 1, pixels.shape[0]))
     spot = 0.22 + 0.75 * np.exp(-1.3 * ((x - 0.15) ** 2 + (y + 0.35) ** 2))
     return np.clip(pixels * spot[..., None] * np.array([1.08, 0.84, 0.56]), 0, 255).astype(np.uint8)
 
 
 def with_visitor(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Head and shoulders of somebody who stands in front of the picture, out of focus."""
+    """The image with the head and shoulders of a person in front of the picture, out of focus."""
     x, head = int(WIDTH * rng.uniform(0.3, 0.7)), int(HEIGHT * 0.58)
     shape = np.zeros(pixels.shape[:2], np.uint8)
     cv2.ellipse(shape, (x, head), (52, 66), 0, 0, 360, 255, -1)

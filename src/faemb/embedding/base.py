@@ -58,12 +58,12 @@ class Embedding(Component, ABC):
         return self
 
     def check_settings(self) -> None:
-        """Raise an InputError for a setting that cannot be used."""
+        """Raise an InputError for an invalid setting."""
         require_whole("n_anchors", self.n_anchors, 1)
         require_seed(self.seed)
 
     def embed(self, x: MatrixLike) -> Embedded:
-        """Phi of one image as an operator; N may be 0."""
+        """Phi of one image as an operator that is never stored; N may be 0."""
         return self.operator(as_matrix(x, "descriptors", columns=self.descriptor_dimension))
 
     def transform(self, x: MatrixLike) -> Float[Array, "N D"]:
@@ -71,7 +71,10 @@ class Embedding(Component, ABC):
         return self.embed(x).dense()
 
     def operator(self, x: Float[Array, "*B N d"], real: Bool[Array, "*B N"] | None = None) -> Embedded:
-        """Phi of checked descriptors, of one image or of a padded batch: the inner call of the encoder."""
+        """Phi of checked descriptors of one image or of a padded batch, as the encoder calls it.
+
+        `real` is false for padded rows.
+        """
         xp = namespace(x)
         coding = self.coding(x)
         rows = xp.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
@@ -84,7 +87,7 @@ class Embedding(Component, ABC):
 
     @property
     def descriptor_dimension(self) -> int:
-        """d, the length of the descriptors that this was fitted on."""
+        """d, the length of the descriptors that the method was fitted on."""
         self.require_fitted()
         return int(self.anchors_.shape[1])
 
@@ -99,7 +102,7 @@ class Embedding(Component, ABC):
 
     @abstractmethod
     def terms(self) -> Sequence[Term]:
-        """m, entry by entry."""
+        """The terms whose entries make up m."""
 
     def leading_components(self) -> int:
         """Number of leading whitened components that the paper discards, by default d [DC17, Sec. 5.3]."""
@@ -110,9 +113,9 @@ class Embedding(Component, ABC):
 
     @property
     def has_unit_residuals(self) -> bool:
-        """Whether r is scaled to unit length before the terms are taken."""
+        """Whether r is scaled to unit length before the terms are computed."""
         return bool(getattr(self, "unit_residuals", False))
 
     def after_pooling(self, pooled: Float[Array, "*B D"]) -> Float[Array, "*B D"]:
-        """The method's own normalisation of a pooled vector that is not whitened."""
+        """Apply the method's own normalisation to a pooled vector that is not whitened; by default none."""
         return pooled

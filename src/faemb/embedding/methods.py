@@ -47,9 +47,9 @@ class BoW(Embedding):
 class VLAD(Embedding):
     """Residuals to the nearest anchor.
 
-    unit_residuals: each residual to unit length; local_axes: in the principal axes of its cell (LCS), both of
-    Delhumeau et al. 2013; normalise_cells: each cell of the pooled vector to unit length (intra-normalisation,
-    Arandjelovic and Zisserman 2013), for vectors that are not whitened.
+    unit_residuals: scale each residual to unit length; local_axes: express it in the principal axes of its cell
+    (LCS), both of Delhumeau et al. 2013; normalise_cells: scale each cell of the pooled vector to unit length
+    (intra-normalisation, Arandjelovic and Zisserman 2013), for vectors that are not whitened.
     """
 
     learned = ("anchors_", "rotations_")
@@ -95,7 +95,7 @@ class VLAD(Embedding):
         return self.anchors_[:0, :, None] * self.anchors_[:0, None, :]
 
     def _cell_axes(self, x: Float[Array, "m d"]) -> Float[Array, "n d d"]:
-        """Principal axes of each cell's residuals about its anchor, as rows; an empty cell keeps the original axes."""
+        """Principal axes of the residuals of each cell, as rows; an empty cell keeps the original axes."""
         xp = namespace(x)
         assigned = self.coding(x).weights(x)
         axes = []
@@ -107,7 +107,7 @@ class VLAD(Embedding):
 
 
 class VLAT(Embedding):
-    """Tensors of the residuals to the nearest anchor: FAemb with a one-nonzero coding."""
+    """Tensors of the residuals to the nearest anchor: FAemb with the nearest-anchor coding."""
 
     def __init__(self, n_anchors: int = 8, *, unit_residuals: bool = False, seed: int = DEFAULT_SEED) -> None:
         self.n_anchors, self.seed, self.unit_residuals = n_anchors, seed, unit_residuals
@@ -186,7 +186,7 @@ class TLCC(Embedding):
 
 
 class _Taylor(Embedding):
-    """Shared by FAemb and FastFAemb: everything but the coding.
+    """Base class of FAemb and FastFAemb, which differ in their coding only.
 
     order: order of the approximation, k = 1 or 2; constant_scale, linear_scale: s1 and s2 of [DC17, Eq. 17], at order 1
     constant_scale is the s of Eq. 16; anchor_learning: "kmeans", or "alternating" for Algorithm 1 from a k-means start;
@@ -252,7 +252,7 @@ class _Taylor(Embedding):
         require_number("linear_scale", self.linear_scale, least=0)
         require_choice("anchor_learning", self.anchor_learning, ("kmeans", "alternating"))
         if self.order == 1 and self.linear_scale:
-            raise InputError("linear_scale belongs to order 2; at order 1 the linear term is the last, and unscaled")
+            raise InputError("linear_scale belongs to order 2; at order 1 the linear term is not scaled: leave it out")
 
 
 class FAemb(_Taylor):

@@ -1,6 +1,6 @@
-"""The embedded descriptors of one image, or of a padded batch, as an operator that is never stored.
+"""The matrix Phi of embedded descriptors of one image, or of a padded batch, as an operator: it is never stored.
 
-Phi is N x D, at n = 16 and d = 45 some 3,000 x 16,560 numbers for one image. Aggregation needs only
+Phi is N x D: for n = 16 and d = 45 about 3,000 x 16,560 numbers per image. Aggregation needs only
 
     pool(w) = Phi' w        project(t) = Phi t
 
@@ -19,10 +19,10 @@ from faemb.linear_algebra import squared_distances
 
 
 class Embedded:
-    """Phi for x of shape (N, d), or (B, N, d) with padded rows switched off by `real`.
+    """Phi for x of shape (N, d), or (B, N, d) with padded rows, for which `real` is false.
 
-    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 there. Images whose
-    weights are all zero are skipped, such as those that have converged.
+    A padded row has coefficients 0: it adds nothing to `pool`, and `project` gives 0 for it. Images whose weights
+    are all zero are skipped: iterative solvers set them to zero for images that have converged.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Embedded:
         return self._out(out)
 
     def dense(self) -> Float[Array, "*B N D"]:
-        """Phi itself, N x D numbers: for fitting and for tests."""
+        """Phi as a matrix of N x D numbers: for fitting and for tests."""
         xp = namespace(self._x)
         r = self._x[:, :, None, :] - self._anchors
         parts = [term.dense(r, a) for term, a in zip(self._terms, self._a, strict=True)]
@@ -108,14 +108,14 @@ class Embedded:
         return self._out(xp.any(xp.concat(alive, axis=-1), axis=-1))
 
     def active(self) -> Bool[Array, "*B N n"]:
-        """Whether each anchor has a nonzero coefficient for each descriptor, whose row of Phi is zero elsewhere."""
+        """Whether each anchor has a nonzero coefficient for each descriptor; Phi is zero at the other anchors."""
         active = self._a[0] != 0
         for a in self._a[1:]:
             active = active | (a != 0)
         return self._out(active)
 
     def _divided_by_length(self, a: Float[Array, "B N n"], order: int) -> Float[Array, "B N n"]:
-        """a / |r|^order, and 0 where the descriptor coincides with the anchor: it has no direction from there."""
+        """a / |r|^order, and 0 where the descriptor coincides with the anchor, where r has no direction."""
         if order == 0:
             return a
         xp = namespace(a)
@@ -134,7 +134,7 @@ class Embedded:
         return xp.reshape(squared_distances(flat, self._anchors), (*x.shape[:2], self._anchors.shape[0]))
 
     def _cut(self, real: Bool[Array, "*B N"] | None) -> Iterator[tuple[slice, slice]]:
-        """(images, rows): several small images at once with their padding, or one large image in several parts."""
+        """Blocks (images, rows) of bounded memory: several small images with padding, or a part of a large image."""
         images, rows = self._x.shape[:2]
         lengths = np.full(images, rows) if real is None else _lengths(np.reshape(to_numpy(real), (images, rows)))
         cost, most = max(self._entries), block_elements(self._x)
@@ -156,5 +156,5 @@ class Embedded:
 
 
 def _lengths(real: Bool[np.ndarray, "B N"]) -> Int[np.ndarray, " B"]:
-    """Rows of each image up to its last real one."""
+    """Number of rows of each image up to its last real one."""
     return np.where(real, np.arange(1, real.shape[1] + 1), 0).max(axis=1, initial=0)

@@ -7,11 +7,11 @@ or Fisher's pair. For coefficients a (N x n), anchors v (n x d) and descriptors 
 
     dense    a_ij m(x_i - v_j)               the rows themselves
     pool     sum_i a_ij m(x_i - v_j)         one weighted moment per anchor
-    project  sum_j a_ij <m(x_i - v_j), t_j>  one form per descriptor
+    project  sum_j a_ij <m(x_i - v_j), t_j>  one inner product per descriptor
 
 m is a polynomial of x whose coefficients depend on v only, so pool and project are matrix products with the
 *monomials of x*, which all anchors share, and a correction that does not depend on N. At order 2 that is
-2 n u operations a descriptor, u = d(d+1)/2, half of what a product with the full square x x' would take.
+2 n u operations per descriptor, u = d(d+1)/2, half as many as with the full square x x'.
 
 B images, N descriptors each, d dimensions, n anchors, m entries of the term. `xt` is x with its axes swapped.
 """
@@ -33,7 +33,7 @@ Coefficients = Float[Array, "B N n"]
 
 
 class Term(ABC):
-    """`order` is the power of |r| that unit-length residuals divide by."""
+    """`order` is the power of |r| by which the term is divided if residuals are scaled to unit length."""
 
     order: int = 0
 
@@ -193,7 +193,7 @@ class FisherPair(Term):
 
 
 def _upper_products(xt: Rows) -> Float[Array, "B u N"]:
-    """x_i x_j for i <= j: whole rows in place, so that every product runs along contiguous memory."""
+    """x_i x_j for i <= j, computed in place for whole rows, so that every product reads contiguous memory."""
     images, d, rows = xt.shape
     products = _workspace((images, d * (d + 1) // 2, rows), xt)
     start = 0
@@ -209,9 +209,9 @@ _memory = threading.local()
 
 
 def _workspace(shape: tuple[int, ...], reference: Array) -> Array:
-    """Uninitialised memory for a result that is no longer needed at the next call.
+    """Uninitialised memory for a result that is not used after the next call.
 
-    On the host one block per thread is reused: allocating new pages takes as long as filling them. PyTorch and CuPy
+    For NumPy one block per thread is reused: allocating new pages takes as long as filling them. PyTorch and CuPy
     reuse memory themselves.
     """
     if not isinstance(reference, np.ndarray):
@@ -238,5 +238,5 @@ def _symmetric_indices(d: int) -> np.ndarray:
 
 @cache
 def _symmetric_weights(d: int) -> np.ndarray:
-    """1 on the diagonal, 1/2 elsewhere: entries off the diagonal are twice in the matrix, once in the triangle."""
+    """1 on the diagonal, 1/2 elsewhere: off-diagonal entries occur twice in the matrix and once in the triangle."""
     return (0.5 + 0.5 * np.eye(d)).ravel()

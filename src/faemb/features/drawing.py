@@ -16,7 +16,7 @@ from faemb.runtime.storage import AnyPath, replacing, require_output
 LARGEST_PICTURE = 2048
 _KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 _SOFTWARE, _NAME = 0x0131, "faemb"
-"""The EXIF tag that names the program which wrote a picture, and what it says in ours."""
+"""The EXIF tag for the name of the program that wrote the picture, and its value in pictures of this package."""
 _POINTS = 36
 _FRACTION_BITS = 4
 
@@ -39,7 +39,7 @@ def draw_features(image: ImageLike, features: LocalFeatures) -> UInt8[np.ndarray
 
 
 def require_picture(path: AnyPath, *, overwrite: bool = False) -> str:
-    """The format of a picture to write; an error if `save_picture` would refuse the path."""
+    """The format of a picture to write; raises the error that `save_picture` would raise for this path."""
     kind = _KINDS.get(os.path.splitext(path)[1].lower())
     if kind is None:
         raise InputError(f"a picture cannot be written to {path}; give a name that ends in .png, .jpg or .webp")

@@ -16,27 +16,28 @@ from faemb.features.local_features import LocalFeatures, frames_from
 
 
 class Extractor(Component, ABC):
+    """Base class of extractors: a subclass implements `describe`, and has the setting `max_side`."""
+
     max_side: int | None
-    """A setting of every extractor: images with a longer side are reduced to it first; None: no limit."""
+    """Images with a longer side are reduced to it first; None: no limit."""
 
     @property
     def largest_turn(self) -> float | None:
-        """Largest turn, in radians, between two images whose features can still match.
+        """Largest rotation, in radians, between two images whose features can still match.
 
-        None if regions lie where the extractor puts them and not where the image has them: the geometry of matches
-        says nothing then.
+        None if regions lie on a fixed grid, so that their geometry carries no information.
         """
         return np.pi
 
     can_mirror = False
-    """Whether the features of an image tell those of the mirrored image."""
+    """Whether `mirrored` is implemented."""
 
     def mirrored(self, features: LocalFeatures) -> LocalFeatures:
-        """The features of the image mirrored from left to right, given those of the image."""
+        """The features of the image mirrored from left to right, computed from those of the image."""
         raise NotImplementedError
 
     def enlarging(self) -> "Extractor | None":
-        """An extractor of comparable features from the image at twice its size, which has more of them."""
+        """An extractor of more features of the same kind, from the image at twice its size; None if there is none."""
         return None
 
     @abstractmethod

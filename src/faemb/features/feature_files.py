@@ -1,6 +1,7 @@
-"""Files of local features in place of images: those of other tools, and those that `faemb features` has written.
+"""Files of local features in place of images: written by other tools or by `faemb features`.
 
-A model whose extractor is `FeatureFiles` learns from such files, encodes and searches them; it never sees pixels.
+A model whose extractor is `FeatureFiles` is fitted to such files, encodes them and searches with them; it never reads
+pixels.
 """
 
 import os
@@ -27,7 +28,7 @@ FEATURES = Kind("files of local features", frozenset(FORMATS))
 class FeatureFiles(Extractor):
     """Reads local features from a file; `FeatureFiles.of(files)` takes the first two settings from files.
 
-    dimension:    length of the descriptors; files of another length are refused
+    dimension:    length of the descriptors; files with another length are an error
     origin:       fingerprint of the extractor that `faemb features` used; empty for files of other tools
     max_features: keep this number of the strongest; None: all
     root:         turn SIFT into RootSIFT
@@ -42,7 +43,7 @@ class FeatureFiles(Extractor):
 
     @classmethod
     def of(cls, files: Iterable[AnyPath], *, max_features: int | None = None, root: bool = False) -> "FeatureFiles":
-        """For files of this kind: the first of them that can be read and has features shows what they are."""
+        """An extractor for such files; dimension and origin are those of the first readable file that has features."""
         faults: list[str] = []
         for file in files:
             try:
@@ -93,12 +94,12 @@ class FeatureFiles(Extractor):
 
 
 def kind_of(extractor: Extractor) -> Kind:
-    """What an extractor takes: images, or files of local features."""
+    """The kind of files that an extractor reads: images, or files of local features."""
     return FEATURES if isinstance(extractor, FeatureFiles) else IMAGES
 
 
 def features_of_query(extractor: Extractor, query: ImageLike) -> LocalFeatures:
-    """The features of an image, or those in a file that the same extractor has made."""
+    """The features of an image, or those read from a file that the same extractor has written."""
     if isinstance(extractor, FeatureFiles) or not isinstance(query, str | os.PathLike):
         return extractor.extract(query)
     require_one_image(query)
@@ -114,7 +115,7 @@ def features_of_query(extractor: Extractor, query: ImageLike) -> LocalFeatures:
 
 
 def require_one_image(source: ImageLike) -> None:
-    """Refuse a file that holds the features of many images."""
+    """Raise an InputError for a file that holds the features of many images."""
     if isinstance(source, str | os.PathLike) and Path(source).suffix.lower() in MANY_IMAGES:
         path = Path(source)
         raise InputError(
@@ -124,9 +125,9 @@ def require_one_image(source: ImageLike) -> None:
 
 
 def picture_of(path: Path) -> Path | None:
-    """The image that a file shows: itself, or the image beside a file of features; None if there is none.
+    """The image of a file: the file itself, or the image in the same folder as a file of features; None if missing.
 
-    The image of a.jpg.npz and of a.jpg.hesaff.sift is a.jpg, and that of a.siftgeo any a with the suffix of an image.
+    The image of a.jpg.npz and of a.jpg.hesaff.sift is a.jpg; that of a.siftgeo is a with any suffix of an image.
     """
     if not FEATURES.includes(path):
         return path

@@ -9,7 +9,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import Fault, InputError
+from faemb.errors import Fault, InputError, RefusedError, about
+from faemb.runtime.places import Url, absolute, absolute_text, common_parent, is_folder, place, shown
 from faemb.runtime.storage import AnyPath, is_collection
 
 SUFFIXES = frozenset(
@@ -29,7 +30,10 @@ VIDEOS = frozenset(
 SYSTEM = frozenset(
     ("@eadir", "#recycle", "$recycle.bin", "system volume information", "__macosx", "thumbs.db", "desktop.ini")
 )
-"""Lower-case names of files and folders that systems and network drives make for themselves: never photographs."""
+"""Lower-case names of files and folders that operating systems and network drives create; they are skipped."""
+
+_DEEPEST = 100
+"""Largest depth of folders on a server, whose listings can contain cycles; a file system has its own limit."""
 
 
 class Kind(NamedTuple):
@@ -54,14 +58,25 @@ class Found(NamedTuple):
 
 
 def find_images(places: Iterable[AnyPath], exclude: Sequence[str] = (), kind: Kind = IMAGES) -> Found:
-    """Every given file, and every image in the given folders and their subfolders, each once; or files of another kind.
+    """Every given file, and every image (or file of another kind) in the given folders and subfolders, each once.
 
-    Images in folders are recognised by suffix and sorted by name. Hidden files and folders, those that systems make for
-    themselves, and collections are skipped; links are followed, except to a folder that contains them. `exclude` are
-    shell patterns: files and folders are left out if their name, or their path in the given folder, matches one.
+    Images in folders are recognised by suffix and sorted by name. Hidden and system files and folders, and collections
+    are skipped; links are followed, except to a folder that contains them. `exclude` are shell patterns: files and
+    folders are left out if their name, or their path in the given folder, matches one.
     """
-    patterns = [posixpath.normpath(pattern) for pattern in exclude]  # "./trip/" is meant as "trip"
-    return merged(_found_in(place, patterns, kind) for place in map(Path, places))
+    patterns = [posixpath.normpath(pattern) for pattern in exclude]  # "./trip/" means "trip"
+    return merged(_found_in(given, patterns, kind) for given in as_places(places))
+
+
+def as_places(given: Iterable[AnyPath]) -> list[Path]:
+    """Paths and URLs; a URL with a query is an error, since it would be stored without the query and may then fail."""
+    places = list(map(place, given))
+    for each in places:
+        if isinstance(each, Url) and each.signed:
+            raise InputError(
+                f"{each} is given with a query, which is not kept; download the file, or give a URL without a query"
+            )
+    return places
 
 
 def merged(parts: Iterable[Found]) -> Found:
@@ -71,21 +86,21 @@ def merged(parts: Iterable[Found]) -> Found:
     unreadable: list[Fault] = []
     for part in parts:
         for image in part.images:
-            images.setdefault(os.path.abspath(image), image)
+            images.setdefault(absolute_text(image), image)
         for other in part.others:
-            others.setdefault(os.path.abspath(other), other)
+            others.setdefault(absolute_text(other), other)
         unreadable += part.unreadable
     return Found(list(images.values()), list(dict.fromkeys(unreadable)), list(others.values()))
 
 
 def find_some(places: Sequence[AnyPath], exclude: Sequence[str] = (), kind: Kind = IMAGES) -> Found:
-    """The same as `find_images`; an error if there are no images."""
+    """The same as `find_images`; raises an error if there are no images."""
     if not places:
         raise InputError("no files or folders are given; expected images")
     found = find_images(places, exclude, kind)
     if not found.images:
         reasons = [*found.unreadable, *passed_over_sentences(by_suffix(found.others))]
-        raise InputError("; ".join([f"there are no {kind.name} in {', '.join(map(str, places))}", *reasons]))
+        raise InputError("; ".join([f"there are no {kind.name} in {', '.join(map(shown, places))}", *reasons]))
     return found
 
 
@@ -93,9 +108,9 @@ def is_image(path: Path) -> bool:
     return IMAGES.includes(path)
 
 
-def holds(place: AnyPath, kind: Kind) -> bool:
-    """Whether a folder and its subfolders hold a file of this kind; of a file, whether it is one."""
-    folder = Path(place)
+def holds(given: AnyPath, kind: Kind) -> bool:
+    """Whether a folder or its subfolders contain a file of this kind; for a file, whether it is of this kind."""
+    folder = place(given)
     return any(_Search(kind.includes).below(folder)) if folder.is_dir() else kind.includes(folder)
 
 
@@ -105,7 +120,7 @@ def by_suffix(files: Iterable[Path]) -> dict[str, int]:
 
 
 def passed_over_sentences(counts: dict[str, int]) -> list[str]:
-    """What is said about files that are not images, given their number by suffix: one sentence, or none."""
+    """A sentence about skipped files that are not images, given their number by suffix; [] if there are none."""
     kinds = (("RAW file", RAW), ("video", VIDEOS), ("other file", counts.keys() - RAW - VIDEOS))
     parts = [_counted(name, {end: counts[end] for end in sorted(ends & counts.keys())}) for name, ends in kinds]
     *first, last = [part for part in parts if part] or [""]
@@ -120,9 +135,9 @@ def _counted(name: str, counts: dict[str, int]) -> str:
 
 
 def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iterator[Path]:
-    """Wanted files of a folder and its subfolders, as `find_images` finds them, one at a time: there may be millions.
+    """Wanted files of a folder and its subfolders, as in `find_images`, but lazily: there may be millions.
 
-    A folder that cannot be read raises an error after the files before it.
+    A folder that cannot be read raises an error, after the files found before it.
     """
     unreadable: list[Fault] = []
     for path in _Search(wanted, unreadable=unreadable).below(folder):
@@ -134,26 +149,24 @@ def files_below(folder: Path, wanted: Callable[[Path], bool] = is_image) -> Iter
 
 
 def common_folder(places: Iterable[AnyPath]) -> Path:
-    """The folder that contains all these files and folders; images are named relative to it."""
-    folders = [
-        os.path.abspath(place if os.path.isdir(place) else os.path.dirname(os.path.abspath(place))) for place in places
-    ]
+    """The deepest folder that contains all these files and folders; images are named relative to it."""
+    paths = [absolute(given) for given in places]
     try:
-        return Path(os.path.commonpath(folders))
+        return common_parent([path if is_folder(path) else path.parent for path in paths])
     except ValueError:
-        raise InputError("the images lie on several drives; give those of one drive at a time") from None
+        raise InputError("the images lie on several drives or servers; give those of one at a time") from None
 
 
-def _found_in(place: Path, exclude: Sequence[str], kind: Kind) -> Found:
-    if place.is_dir():
+def _found_in(given: Path, exclude: Sequence[str], kind: Kind) -> Found:
+    if given.is_dir():
         others: list[Path] = []
         search = _Search(kind.includes, exclude, others=others.append if kind is IMAGES else _ignore)
-        return Found(list(search.below(place)), search.unreadable, others)
-    if place.is_file():
-        return Found([] if _matches(place.name, str(place), exclude) else [place], [], [])
-    if place.exists():
-        raise InputError(f"{place} is a pipe, a socket or a device; expected an image file or a folder")
-    raise InputError(f"there is no file or folder {place}")
+        return Found(list(search.below(given)), search.unreadable, others)
+    if given.is_file():
+        return Found([] if _matches(given.name, str(given), exclude) else [given], [], [])
+    if given.exists():
+        raise InputError(f"{given} is a pipe, a socket or a device; expected an image file or a folder")
+    raise InputError(f"there is no file or folder {given}")
 
 
 def _matches(name: str, path: str, patterns: Sequence[str]) -> bool:
@@ -164,9 +177,17 @@ def _ignore(path: Path) -> None:
     pass
 
 
+def _answer(question: Callable[[], bool]) -> bool:
+    """The answer, or False if the system raises an error, such as for a link to itself."""
+    try:
+        return question()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class _Search:
-    """A search of one folder; what it meets beside the wanted files is collected."""
+    """A recursive search of a folder; collects unreadable folders, and passes unwanted files to `others`."""
 
     wanted: Callable[[Path], bool]
     exclude: Sequence[str] = ()
@@ -175,7 +196,10 @@ class _Search:
     """Called with each file that is not wanted."""
 
     def below(self, folder: Path, inside: str = "", above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
-        """`inside` is the folder's path in the searched folder; `above` are the folders that contain it."""
+        """Wanted files below `folder`; `inside`: its path in the searched folder; `above`: folders that contain it."""
+        if isinstance(folder, Url):
+            yield from self._elsewhere(folder, inside)
+            return
         try:
             status = folder.stat()
             with os.scandir(folder) as listing:
@@ -190,14 +214,42 @@ class _Search:
             path, name = Path(entry.path), f"{inside}{entry.name}"
             if self._skips(entry.name, name):
                 continue
-            if os.path.isdir(path):  # unlike an entry's methods it does not raise, as on a link to itself
+            if _answer(entry.is_dir):
                 if not is_collection(path):
                     yield from self.below(path, f"{name}/", above | {here})
-            elif os.path.isfile(path):
+            elif _answer(entry.is_file):
                 if self.wanted(path):
                     yield path
                 else:
                     self.others(path)
+
+    def _elsewhere(self, folder: Url, inside: str) -> Iterator[Path]:
+        """The same for a folder on a server; denied access is collected, an unavailable server raises an error."""
+
+        def refuse(sentence: object) -> None:
+            self.unreadable.append(about(folder, str(sentence)))
+
+        if inside.count("/") > _DEEPEST:
+            refuse(f"the folder {folder} lies too deep: in {_DEEPEST} others, which may contain each other")
+            return
+        try:
+            entries = sorted(folder.entries(refuse))
+        except FileNotFoundError:
+            refuse(f"the folder {folder} is not there any more")
+            return
+        except RefusedError as error:
+            refuse(error)
+            return
+        for entry, path in entries:
+            name = f"{inside}{entry}"
+            if self._skips(entry, name):
+                continue
+            if path.listed_as_folder:
+                yield from self._elsewhere(path, f"{name}/")
+            elif self.wanted(path):
+                yield path
+            else:
+                self.others(path)
 
     def _skips(self, name: str, path: str) -> bool:
         return name.startswith(".") or name.lower() in SYSTEM or _matches(name, path, self.exclude)

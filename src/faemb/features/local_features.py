@@ -47,7 +47,7 @@ class LocalFeatures:
     fingerprint: str = ""
     """Fingerprint of the extractor and its settings; empty for features of unknown origin, such as another tool's."""
     grids: Grids | None = None
-    """Given for features that are cells of feature maps."""
+    """The maps, for features that are cells of feature maps."""
 
     @classmethod
     def none(cls, dimension: int, image_size: tuple[int, int]) -> "LocalFeatures":
@@ -85,7 +85,7 @@ class LocalFeatures:
         )
 
     def and_more(self, more: "LocalFeatures") -> "LocalFeatures":
-        """These features, and then those of another description of the same image."""
+        """These features followed by `more` features of the same image."""
         return replace(
             self,
             descriptors=np.concatenate([self.descriptors, more.descriptors]),

@@ -27,7 +27,7 @@ def parse_box(text: str) -> Box:
 
 
 def checked_box(box: Sequence[float], size: tuple[int, int]) -> Box:
-    """The part of `box` inside an image of `size` (width, height); an empty box and one outside are refused."""
+    """The part of `box` inside an image of `size` (width, height); an empty box and one outside are errors."""
     try:
         corners = [float(corner) for corner in box]
     except (TypeError, ValueError, OverflowError):

@@ -12,7 +12,7 @@ def counted(count: int, one: str = "image", many: str = "") -> str:
 
 
 def changes_in_words(report: "Report") -> str:
-    """What a change has done, such as: 12 images added, 3 removed."""
+    """Summary of a change of a collection, such as: 12 images added, 3 removed."""
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
               (report.kept_out, "passed over because they were removed"),
               (len(report.failed), "could not be read"))  # fmt: skip
@@ -24,7 +24,7 @@ def changes_in_words(report: "Report") -> str:
 
 
 def percent(probability: float) -> str:
-    """Rounded down, and never 100 %: a probability that was estimated is not certain."""
+    """A probability rounded down to whole percent, at most 99 %: an estimate is never certain."""
     return f"{min(int(100 * probability), 99)} %"
 
 
@@ -32,5 +32,5 @@ def file_facts(image: "GroupedImage") -> list[str]:
     """Dimensions, size and date of an image file, as far as they are known."""
     size = f"{image.bytes / 1e6:.1f} MB" if image.bytes >= 1e6 else f"{image.bytes / 1e3:.0f} KB"
     date = f"{'taken' if image.taken else 'changed'} {image.date:%Y-%m-%d}"
-    pixels = [f"{image.width:,} x {image.height:,} pixels"] if image.width else []  # unknown of some feature files
+    pixels = [f"{image.width:,} x {image.height:,} pixels"] if image.width else []  # unknown in some feature files
     return [*pixels, size, date]

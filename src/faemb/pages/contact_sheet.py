@@ -1,12 +1,12 @@
 """Search answers or groups of duplicates as one HTML page, with thumbnails of their images.
 
-Thumbnails are JPEG data URIs. The page holds each once, however often it is shown. Those of hits and groups come from
-where the caller says, such as `Collection.thumbnail`; that of a query is always made from its file.
+Thumbnails are JPEG data URIs. The page contains each only once, however often it is shown. Those of hits and groups are
+made by a function of the caller, such as `Collection.thumbnail`; that of a query is always made from its file.
 """
 
 import base64
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,9 +20,10 @@ from faemb.pages.document import render
 from faemb.pages.reasons import agreement, claim
 from faemb.pages.side_by_side import SideBySide, side_by_side
 from faemb.rerank import Verification
+from faemb.runtime.places import absolute
 
 MakeThumbnail = Callable[[Path], Thumbnail]
-"""Gives the thumbnail of an image, or raises a FaembError that says why there is none."""
+"""Function that returns the thumbnail of an image, or raises a FaembError that states why there is none."""
 
 _NOT_FILES = ("", "the array", "the image")
 """Names of queries that were given as pixels or as features."""
@@ -36,7 +37,7 @@ class Picture:
     id: str = ""
     width: int = 0
     height: int = 0
-    """Width and height of the image in its file, not of the thumbnail."""
+    """Width and height of the image file, not of the thumbnail."""
     data: str = ""
     """The thumbnail as a data URI; empty if the page already holds it under the same id."""
     box: Box | None = None
@@ -59,10 +60,12 @@ class ShownAnswer:
     """The query; None if it is not a file."""
     features: int
     itself: Hit | None
-    """The hit that is the query's own file, which is not shown among its answers."""
+    """The hit that is the query's own file, which is not shown among the hits."""
     hits: list["ShownHit"]
     note: str = ""
-    """What could not be verified."""
+    """Note on results that could not be verified."""
+    nothing: str = ""
+    """Why there are no hits."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +73,24 @@ class ShownHit:
     picture: Picture
     hit: Hit
     first_unclaimed: bool = False
-    """Whether nothing is claimed of it, but of the hits before it."""
+    """Whether it is the first hit with the verdict "unsure"."""
     reasons: list[str] = field(default_factory=list)
-    """Why it is a hit; none if it was not judged."""
+    """Sentences on why it is a hit; empty if it has no verdict."""
     layout: SideBySide | None = None
-    """Query and hit side by side; None if they were not verified, or are not shown."""
+    """Layout of query and hit side by side; None if they were not verified, or have no thumbnails."""
 
     @property
     def claim(self) -> str:
         """Verdict and confidence."""
         words = {"same": "same, ", "maybe": "maybe, "}.get(self.hit.verdict, "")
         return "" if self.hit.confidence is None else f"{words}{percent(self.hit.confidence)}"
+
+    @property
+    def mark(self) -> str:
+        """What it is to the query, beside a result."""
+        if self.hit.through is not None and self.hit.verdict != "unsure":
+            return f"found through {self.hit.through.name}"
+        return "copy of the query" if self.hit.copy else ""
 
 
 @dataclass(frozen=True)
@@ -113,15 +123,15 @@ def groups_page(
 
 
 class _Pictures:
-    """Makes the pictures of one page; remembers which thumbnails the page holds, but not their pixels."""
+    """Makes the pictures of one page; keeps track of the thumbnails that the page contains, but not of their pixels."""
 
     def __init__(self, thumbnail: MakeThumbnail) -> None:
         self._thumbnail = thumbnail
         self._held: dict[Path, Picture] = {}
 
     def of(self, file: str | os.PathLike[str], thumbnail: MakeThumbnail | None = None) -> Picture:
-        """A picture, with this way to its thumbnail instead of the page's own."""
-        path = Path(os.path.abspath(file))
+        """The picture of a file; `thumbnail` replaces the function of the page."""
+        path = absolute(file)
         if path in self._held:
             return self._held[path]
         try:
@@ -135,26 +145,36 @@ class _Pictures:
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
     query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query, make_thumbnail), box)
     itself = next((hit for hit in answer.hits if hit.itself), None)
-    others = [_hit(hit, pictures.of(hit.path), query) for hit in answer.hits if not hit.itself]
+    others = [_hit(hit, pictures.of(hit.path), query, answer.note) for hit in answer.hits if not hit.itself]
     first = next((number for number, each in enumerate(others) if each.hit.verdict == "unsure"), None)
     if first is not None:
         others[first] = replace(others[first], first_unclaimed=True)
-    return ShownAnswer(query, answer.features, itself, others, answer.note)
+    return ShownAnswer(query, answer.features, itself, others, answer.note, answer.nothing)
 
 
-def _hit(hit: Hit, picture: Picture, query: Picture | None) -> ShownHit:
+def _hit(hit: Hit, picture: Picture, query: Picture | None, note: str) -> ShownHit:
     if hit.confidence is None:
         return ShownHit(picture, hit)
     return ShownHit(
         picture,
         hit,
-        reasons=[claim(hit.confidence), agreement(hit.verification)],
+        reasons=[claim(hit.confidence), *_ways(hit, note)],
         layout=_layout(hit.verification, picture, query),
     )
 
 
+def _ways(hit: Hit, note: str) -> Iterator[str]:
+    """How it was found, in words; of a hit that was not compared, with the note that says why."""
+    if hit.through is not None:
+        yield f"it shows the same thing as {hit.through.name}, which shows the same thing as the query"
+    if hit.through is None or hit.verification is not None:
+        yield agreement(hit.verification)
+        if hit.verification is None and note:
+            yield note
+
+
 def _layout(found: Verification | None, picture: Picture, query: Picture | None) -> SideBySide | None:
-    """Lines between the thumbnails that the page holds; none where coordinates may be those of another picture."""
+    """The layout with lines between matches; None for files of features, whose image may have other coordinates."""
     if found is None or query is None or not found.agreeing.any():
         return None
     if any(each.fault or FEATURES.includes(each.path) for each in (query, picture)):

@@ -1,4 +1,4 @@
-"""HTML pages from the templates of this package: each page holds its style and pictures and runs no scripts."""
+"""HTML pages from the templates of this package: each page contains its style and pictures, and no scripts."""
 
 import os
 import re
@@ -12,17 +12,17 @@ from faemb.pages import counted, file_facts
 from faemb.runtime.storage import AnyPath, replacing, require_output
 
 GENERATOR = '<meta name="generator" content="faemb">'
-"""In the head of every page, by which a page of this package is recognised."""
+"""Tag in the head of every page, which marks pages of this package."""
 _HEAD = 4096
 
 
 def render(template: str, **data: object) -> str:
-    """The page that a template in templates/ makes of `data`; rows may be iterators, which are read one by one."""
+    """Render a template in templates/ with `data`; rows may be iterators, which are read one by one."""
     return _ENVIRONMENT.get_template(template).render(data)
 
 
 def require_page(path: AnyPath, *, overwrite: bool = False) -> None:
-    """Raise the error with which `save_page` would refuse the path: before the work whose result the page shows."""
+    """Raise the error that `save_page` would raise for this path; called before the long work starts."""
     if os.path.splitext(path)[1].lower() not in (".html", ".htm"):
         raise InputError(f"a page cannot be written to {path}; give a name that ends in .html")
     require_output(path, is_our_page, overwrite=overwrite)
@@ -37,7 +37,7 @@ def is_our_page(path: Path) -> bool:
 
 
 def save_page(path: AnyPath, page: str, *, overwrite: bool = False) -> None:
-    """Write a page, completely or not at all; an existing file that is not such a page only with `overwrite`."""
+    """Write a page atomically; `overwrite` also replaces an existing file that is not a page of this package."""
     require_page(path, overwrite=overwrite)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -45,16 +45,16 @@ def save_page(path: AnyPath, page: str, *, overwrite: bool = False) -> None:
 
 def _valid_text(value: object) -> object:
     """The text with question marks for control characters and bytes that are not Unicode, which HTML cannot hold."""
-    if hasattr(value, "__html__"):  # made by a macro
+    if hasattr(value, "__html__"):  # already HTML, made by a macro
         return value
     known = str(value).encode("utf-8", "replace").decode("utf-8")
     return known.translate(_CONTROLS)
 
 
 def breakable(name: str) -> Markup:
-    """A name with places where a line may end: after _ and -, before a dot, between the words of camelCase.
+    """A name with optional line breaks: after _ and -, before a dot, between the words of camelCase.
 
-    Browsers break lines at spaces and hyphens only, so that long names would be cut in the middle of words.
+    Browsers break lines at spaces and hyphens only, and would break other long names in the middle of words.
     """
     return Markup("<wbr>").join(_WORDS.split(str(_valid_text(name))))
 

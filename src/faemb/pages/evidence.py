@@ -1,7 +1,7 @@
-"""Why an image is a result of a query, as an HTML page and in words.
+"""Explanation of why an image is a result of a query, as an HTML page and in words.
 
-Verified results: both images side by side, regions that match joined by lines, the result mapped onto the query.
-Others: the query, lit where its regions add to the similarity of the vectors.
+Verified results: both images side by side, with lines between matched regions, and the result mapped onto the query.
+Other results: the query, brightened where its regions contribute to the similarity of the vectors.
 """
 
 import base64
@@ -20,7 +20,7 @@ from faemb.pages.reasons import agreement, claim, shared
 from faemb.pages.side_by_side import COLOURS, MOST_LINES, SideBySide
 
 _ON_PAGES = 1000
-"""Longer side of the pictures of a page."""
+"""Longer side of the pictures of a page, in pixels."""
 _QUALITY = 85
 
 
@@ -56,7 +56,7 @@ def evidence_page(explanation: Explanation, *, title: str) -> str:
 
 
 def reasons(explanation: Explanation) -> list[str]:
-    """Sentences, without a full stop."""
+    """Reasons as sentences, without a full stop."""
     words = [claim(explanation.confidence), agreement(explanation.verification)]
     if explanation.overlap is not None:
         words.append(shared(explanation.overlap, explanation.query.size, explanation.result.size))
@@ -65,7 +65,7 @@ def reasons(explanation: Explanation) -> list[str]:
 
 
 def _circles(explanation: Explanation, layout: SideBySide) -> Iterator[tuple[str, str]]:
-    """Colour of each region, and the SVG matrix that makes it of the unit circle."""
+    """Colour of each region, and the SVG matrix that maps the unit circle to it."""
     for colour, rows in zip(COLOURS, layout.rows, strict=True):
         for place, centre, shape in regions(explanation, layout, rows):
             a, b, c, d = (shape * np.array([[place.across], [place.down]])).T.ravel()

@@ -1,4 +1,4 @@
-"""Evidence as pixels: two images side by side, one mapped onto the other, a query that is lit by its shares."""
+"""Evidence as pixels: two images side by side, one mapped onto the other, or a query brightened by shares."""
 
 from collections.abc import Iterator
 
@@ -15,26 +15,26 @@ from faemb.rerank import mapped
 Pixels = UInt8[np.ndarray, "_ _ 3"]
 
 _LOW, _HIGH, _WIDE = 600, 900, 6000
-"""Height of a drawn picture, in pixels: that of the higher image, within these limits; and its largest width."""
+"""Smallest and largest height of a drawn picture, in pixels, otherwise that of the higher image; largest width."""
 _PLAIN = (226, 226, 221)
-"""Colour of an image without pixels."""
+"""Colour of an image whose pixels are not available."""
 _BOX = (255, 177, 92)
 _DIM = 0.55
-"""Brightness of what the other image does not show."""
+"""Brightness of the parts that the other image does not show."""
 _RIM = 0.5
-"""How much a line darkens its neighbourhood, so that it is seen on any ground."""
+"""Factor by which a line darkens its neighbourhood, so that it is visible on any background."""
 _FINE = 2
-"""Lines are drawn in pixels that are so many times smaller."""
+"""Lines are drawn at this many times the resolution, then reduced."""
 _FRACTION_BITS = 4
 _LIT = 300
-"""Features of the query with the largest shares that light it."""
+"""Number of features with the largest shares that brighten the query."""
 _HEAT_SIDE = 320
 _TURN = np.linspace(0, 2 * np.pi, 32, endpoint=False)
 _CIRCLE = np.stack([np.cos(_TURN), np.sin(_TURN)], axis=1)
 
 
 def draw_evidence(explanation: Explanation) -> Pixels:
-    """Both images side by side, with what agrees; what only one of them shows is darker."""
+    """Both images side by side, with the agreeing matches; parts that only one of them shows are darker."""
     layout, sides = layout_of(explanation), (explanation.query, explanation.result)
     shown = [fitted(each, 10 * _HIGH) for each in sides]
     if explanation.verification is None:
@@ -64,7 +64,7 @@ def _frames(side: Compared) -> Float[np.ndarray, "N 6"]:
 
 
 def _extent(side: Compared) -> tuple[float, float]:
-    """Width and height of an image; of an unknown one, those of the rectangle that holds its regions."""
+    """Width and height of an image; if unknown, those of the bounding box of its regions."""
     if all(side.size):
         return side.size
     width, height = _frames(side)[:, :2].max(0, initial=1.0)
@@ -72,7 +72,7 @@ def _extent(side: Compared) -> tuple[float, float]:
 
 
 def fitted(side: Compared, most: int) -> Pixels:
-    """The pixels of an image, at most `most` wide and high; a plain colour if there are none."""
+    """The pixels of an image, at most `most` wide and high; a plain colour if they are not available."""
     if side.picture is None:
         width, height = _extent(side)
         scale = min(1.0, most / max(width, height))
@@ -85,7 +85,7 @@ def fitted(side: Compared, most: int) -> Pixels:
 
 
 def _resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """To this width and height."""
+    """The image resized to this width and height."""
     how = cv2.INTER_AREA if size[1] < len(pixels) else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(pixels, size, interpolation=how), np.uint8)
 
@@ -112,7 +112,7 @@ def _strokes(explanation: Explanation, layout: SideBySide, scale: float) -> Iter
 
 
 def box_corners(box: Box, layout: SideBySide) -> Float[np.ndarray, "4 2"]:
-    """The region of the query that was used."""
+    """Corners of the query's box, in units of the layout."""
     x1, y1, x2, y2 = box
     return layout.first.of(np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float64))
 
@@ -132,7 +132,7 @@ def regions(
 
 
 def _with_lines(canvas: Pixels, strokes: list[Stroke]) -> Pixels:
-    """The picture with all lines, each in a soft dark rim."""
+    """The picture with all lines, each with a soft dark rim."""
     high, wide = canvas.shape[:2]
     fine = np.asarray(cv2.resize(canvas, (_FINE * wide, _FINE * high), interpolation=cv2.INTER_CUBIC), np.uint8)
     rim = np.zeros(fine.shape[:2], np.uint8)
@@ -164,7 +164,7 @@ def _dimmed(pixels: Pixels, outline: Float[np.ndarray, "_ 2"]) -> Pixels:
 
 
 def mapped_onto(explanation: Explanation, query: Pixels, result: Pixels) -> Pixels:
-    """The query with the result in the place of the region that both show."""
+    """The query, with the shared region replaced by the result."""
     found, regions = explanation.verification, explanation.overlap
     if found is None or found.transform is None or regions is None:
         return query
@@ -182,7 +182,7 @@ def _sides(explanation: Explanation, query: Pixels, result: Pixels) -> Iterator[
 
 
 def _to_pixels(side: Compared, pixels: Pixels) -> Float[np.ndarray, "3 3"]:
-    """From coordinates of an image to those of its reduced pixels; in both, pixel centres have whole coordinates."""
+    """Matrix from coordinates of an image to those of its reduced pixels; pixel centres are at whole numbers."""
     width, height = _extent(side)
     across, down = pixels.shape[1] / width, pixels.shape[0] / height
     return np.array([[across, 0, (across - 1) / 2], [0, down, (down - 1) / 2], [0, 0, 1]])
@@ -192,7 +192,7 @@ def _to_pixels(side: Compared, pixels: Pixels) -> Float[np.ndarray, "3 3"]:
 
 
 def lit(explanation: Explanation, pixels: Pixels) -> Pixels:
-    """The query, bright where its regions add to the similarity, and dark elsewhere."""
+    """The query, bright where its regions contribute to the similarity, dark elsewhere."""
     parts, frames = explanation.shares, _frames(explanation.query)
     if parts is None or not (parts > 0).any():
         return (pixels * 0.4).astype(np.uint8)

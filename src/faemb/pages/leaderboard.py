@@ -1,4 +1,4 @@
-"""Several runs as one HTML page: a list for each set of data, best results first, and what each run used."""
+"""Several runs as one HTML page: a ranked list for each dataset, and the data and settings of each run."""
 
 import base64
 from collections.abc import Sequence
@@ -142,5 +142,5 @@ def _run(source: Source) -> ShownRun:
 
 
 def _is_small(path: Path) -> bool:
-    """Whether it is a plain file of the size that a plot can have; reading a pipe would block."""
+    """Whether it is a plain file, small enough to be a plot; reading a pipe would block."""
     return path.is_file() and path.stat().st_size <= _LARGEST_PLOT

@@ -29,7 +29,7 @@ _AXIS_NAMES = {"n": "anchors n", "D": "dimensions D", "mAP": "mAP (%)"}
 
 
 def save_plots(run: Run, folder: Path) -> list[Path]:
-    """Draw the run into `folder` and return the files; there are none for a table without a plot."""
+    """Draw the plots of the run into `folder`; returns the files, none for a table without a plot."""
     drawn = {}
     if run.rows and "x" in run.plot:
         drawn[MEASURES] = measures_plot(run)

@@ -1,4 +1,4 @@
-"""What a comparison of two images has found, in words."""
+"""Results of the comparison of two images, in words."""
 
 import math
 
@@ -7,7 +7,7 @@ from faemb.pages import counted, percent
 from faemb.rerank import Polygon, Verification, area
 
 CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "nothing is claimed"}
-"""What a verdict says of two images."""
+"""Text of each verdict on two images."""
 
 
 def claim(confidence: float) -> str:
@@ -15,7 +15,7 @@ def claim(confidence: float) -> str:
 
 
 def agreement(found: Verification | None) -> str:
-    """How the local features agree."""
+    """Sentence on how many matches of local features agree."""
     if found is None:
         return "local features were not compared"
     matched = counted(len(found.matches), "region")
@@ -26,7 +26,7 @@ def agreement(found: Verification | None) -> str:
 
 
 def shared(regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tuple[int, int]) -> str:
-    """How much of each image the other shows."""
+    """Sentence on the share of each image that the other shows."""
     parts = [area(region) / max(1, size[0] * size[1]) for region, size in zip(regions, (query, result), strict=True)]
     return f"both show {_part(parts[0])} of the query and {_part(parts[1])} of the result"
 

@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<>|&~$]|(?<!\w)_|_(?!\w)")
 
 
 def terminal_table(run: Run) -> Table:
-    """A table for rich to print; text in it is never read as markup."""
+    """A table for rich to print; text in it is never interpreted as markup."""
     shown = columns(run)
     table = Table(title=_plain(run.title), title_justify="left", box=SIMPLE_HEAD)
     table.caption, table.caption_justify = _plain(caution(run)) or None, "left"
@@ -76,5 +76,5 @@ def _escaped(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Spaces for line breaks, question marks for characters that would move the cursor or recolour a terminal."""
+    """The text with spaces for line breaks, and question marks for control characters of a terminal."""
     return "".join(each if each.isprintable() else " " if each.isspace() else "?" for each in text)

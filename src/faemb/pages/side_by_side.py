@@ -1,4 +1,4 @@
-"""Two images side by side, equally high, with lines between regions that match and the outline of what both show."""
+"""Layout of two images side by side, equally high, with lines between matches and outlines of the shared region."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ from jaxtyping import Float, Int
 from faemb.rerank import Verification, overlap
 
 HEIGHT = 1000
-"""Of both images in units of the layout: coordinates are whole numbers in pages."""
+"""Height of both images in units of the layout; on pages, coordinates are rounded to whole units."""
 MOST_LINES = 48
-"""Matches that are drawn; more of them would hide the images."""
+"""Largest number of matches that are drawn; more would hide the images."""
 COLOURS = ("#ffb000", "#ff7a2b", "#ff4f9a", "#b58cff", "#6aa5ff", "#2fd3b0")
-"""Of the lines, from the top of the first image to its bottom: colour-blind readers can tell neighbours apart."""
+"""Colours of lines, from top to bottom of the first image; colour-blind readers can distinguish neighbours."""
 _GAP = 24
 _LONGEST = 20
-"""Largest ratio of the sides of an image as it is shown: a file of features can state any size."""
+"""Largest ratio of the sides of an image as shown: a file of features can state any size."""
 _APART = 60
-"""Lines that begin and end nearer to others than this are drawn only if there is room."""
+"""Distance of ends, in units of the layout; lines nearer to others than this are drawn last."""
 
 Size = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an image lies, and how its pixels are enlarged."""
+    """Position and scale of an image in the layout."""
 
     left: int
     width: int
@@ -32,7 +32,7 @@ class Place:
     down: float
 
     def of(self, points: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Points of the image, whose pixel centres have whole coordinates, in units of the layout."""
+        """Convert points of the image, whose pixel centres have whole coordinates, to units of the layout."""
         return (points + 0.5) * (self.across, self.down) + (self.left, 0)
 
 
@@ -42,18 +42,18 @@ class SideBySide:
     second: Place
     width: int
     lines: list[Float[np.ndarray, "_ 4"]]
-    """For each colour, the agreeing matches: ends in both images."""
+    """Lines of agreeing matches, by colour: the ends in both images."""
     rows: list[np.ndarray]
-    """For each colour, the numbers of these matches in the verification."""
+    """Indices of these matches in the verification, by colour."""
     others: Float[np.ndarray, "_ 4"]
-    """Some matches that do not agree."""
+    """Lines of some matches that do not agree."""
     outlines: list[Float[np.ndarray, "_ 2"]]
-    """What both show, in each of them; none if that is not known."""
+    """Outlines of the shared region in each image; empty if it is unknown."""
     height: int = HEIGHT
 
     @property
     def paths(self) -> list[tuple[str, str]]:
-        """The colour of lines, and the lines as an SVG path."""
+        """Colour and SVG path of each group of lines."""
         return [(colour, _lines(ends)) for colour, ends in zip(COLOURS, self.lines, strict=True) if len(ends)]
 
     @property
@@ -66,7 +66,7 @@ class SideBySide:
 
     @property
     def shade_path(self) -> str:
-        """What only one of them shows."""
+        """SVG path of the parts that only one image shows."""
         if not self.outlines:
             return ""
         return "".join(f"M{place.left} 0h{place.width}v{self.height}h-{place.width}z" for place in self._places) + (
@@ -83,7 +83,7 @@ class SideBySide:
 
 
 def side_by_side(first: Size, second: Size, found: Verification | None) -> SideBySide:
-    """The layout of two images of these sizes, with what the comparison of their features has found."""
+    """The layout of two images of these sizes, with the matches and the shared region of their verification."""
     left = _placed(first, 0)
     right = _placed(second, left.width + _GAP)
     points = found.points.astype(np.float64) if found is not None else np.zeros((0, 4))
@@ -102,7 +102,7 @@ def side_by_side(first: Size, second: Size, found: Verification | None) -> SideB
 
 
 def _spread(ends: Float[np.ndarray, "n 4"], rows: Int[np.ndarray, " m"]) -> Int[np.ndarray, " k"]:
-    """Some of the rows: those that are apart from each other first."""
+    """At most MOST_LINES of the rows; rows whose lines are apart from each other come first."""
     apart: list[int] = []
     for row in rows.tolist():
         if (np.abs(ends[apart] - ends[row]).max(1, initial=0) >= _APART).all():

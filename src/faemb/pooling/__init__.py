@@ -27,7 +27,7 @@ def weights(
     """The weight of each descriptor of each image, 0 for padded rows and for zero vectors; and the ridge of each image.
 
     `tolerance` is the largest residual of the democratic equation. The ridge is 0 except for images whose democratic
-    equation has no solution, or is not solved in the allowed number of steps (democratic.py).
+    equation has no solution, or is not solved within the largest number of steps (democratic.py).
     """
     require_choice("pooling", pooling, POOLINGS)
     none = namespace(like_x).zeros_like(like_x[:, 0, 0])

@@ -7,15 +7,15 @@ l_i (K l)_i = 1 for every i [DC17, Eq. 31]. They are the minimum of the strictly
 
 found by conjugate gradients in relative steps d = step / l. The gradient is then l Kl - 1, and the Hessian L K L + I,
 L = diag(l). Its diagonal 1 + l_i^2 K_ii spans three orders of magnitude in images with more descriptors than
-dimensions; those that have not converged after 20 steps continue with steps divided by it, which saves up to nine
-tenths of them. A step needs one product with K; the search for its length needs none. The images of a batch advance
-together, so that their products with W'W are one matrix product; images that have converged are skipped.
+dimensions; images that have not converged after 20 steps continue with this diagonal as preconditioner, which saves up
+to nine tenths of their steps. A step needs one product with K; its line search needs none. All images of a batch take
+each step together, so that their products with W'W are one matrix product; images that have converged are skipped.
 
 F has no minimum if the descriptors surround the origin (a positive combination of them vanishes), as they can when
-there are more than twice as many as dimensions: the weights then grow without bound. An image that shows this, or has
-not converged after 105 more steps, is solved with K + ridge I instead. The ridge is 0.3 of the mean diagonal of K; if
-42 steps are not enough for that either, it is 100 times the mean diagonal, which gives nearly equal weights. So no
-image needs more than 200 products with K.
+there are more than twice as many as dimensions: the weights then grow without bound. An image whose weights do, or
+that has not converged after 105 more steps, is solved with K + ridge I instead. The ridge is 0.3 of the mean diagonal
+of K; if 42 steps are not enough for that either, it is 100 times the mean diagonal, which gives nearly equal weights.
+So no image needs more than 200 products with K.
 
 B images, N descriptors each; weights of padded rows are 0.
 """
@@ -31,22 +31,23 @@ Product = Callable[[Float[Array, "B N"]], Float[Array, "B N"]]
 PerImage = Float[Array, "B 1"]
 
 TOLERANCE = 3e-3
-"""The cosine with the exact solution then has five correct digits; at 0.1, with a third of the products, two."""
+"""Default of the largest residual. The cosine of the result with the exact one then has five correct digits; at 0.1,
+with a third of the products, two."""
 _EASY = 20
-"""Steps before the diagonal of K is estimated: that takes about as long as five products."""
+"""Number of steps before the diagonal of K is estimated, which takes about as long as five products."""
 _ATTEMPTS = ((0.0, 105), (0.3, 42), (100.0, 22))
-"""Ridge as a fraction of the mean diagonal of K, and steps."""
+"""Ridge as a fraction of the mean diagonal of K, and largest number of steps, of each attempt."""
 _CANCELLATION = 50.0
 _GROWTH = 1000.0
-"""Largest growth of the sum of squared weights within an attempt; beyond it there is no solution."""
+"""Largest growth of the sum of squared weights within an attempt; above it, the attempt is given up."""
 
 
 class Democratic(NamedTuple):
     weights: Float[Array, "B N"]
     residual: Float[Array, " B"]
-    """Per image the root mean square of l_i ((K + ridge I) l)_i - 1 over its descriptors."""
+    """Root mean square of l_i ((K + ridge I) l)_i - 1 over the descriptors of each image."""
     ridge: Float[Array, " B"]
-    """Per image what was added to the diagonal of K; 0 where the equation was solved as printed."""
+    """Number added to the diagonal of K, for each image; 0 where the original equation was solved."""
 
 
 def democratic(
@@ -61,7 +62,7 @@ def democratic(
 
     times:    the product with K
     usable:   descriptors that get a weight; the others get 0
-    diagonal: gives K_ii, roughly, of the images for which its argument is true
+    diagonal: gives an estimate of K_ii for the images for which its argument is true
     like_x:   an array of the precision to compute in
     """
     xp = namespace(usable)
@@ -126,21 +127,21 @@ def _descend(
 
 
 def _residual(gradient: Array, mask: Array) -> PerImage:
-    """Root mean square over the descriptors: a single one that converges slowly does not delay its image."""
+    """Root mean square over the descriptors, so that a single slow descriptor does not delay its image."""
     return namespace(gradient).sqrt(_sum(gradient * gradient) / _positive(_sum(mask)))
 
 
 def _cancellation(weights: Array, diagonal: Array, mask: Array) -> PerImage:
-    """The mean of l_i^2 K_ii: how much longer the weighted descriptors are than their sum.
+    """The mean of l_i^2 K_ii: total squared norm of the weighted descriptors, relative to that of their sum.
 
-    l'Kl is the number of descriptors throughout. The mean is 1 for orthogonal descriptors, at most 30 in images whose
-    equation was seen to have a solution, and grows without bound where it has none.
+    l'Kl stays equal to the number of descriptors. The mean is 1 for orthogonal descriptors, was at most 30 in all
+    images whose equation was solved, and grows without bound where there is no solution.
     """
     return _sum(weights * weights * diagonal) / _positive(_sum(mask))
 
 
 def _start(times: Product, mask: Array) -> tuple[Array, Array]:
-    """The best equal weights, then one damped fixed-point step l := l / sqrt(l Kl)."""
+    """Initial weights (the best equal ones after one damped fixed-point step l := l / sqrt(l Kl)) and their product."""
     xp = namespace(mask)
     weights, product = _best_multiple(mask, times(mask), mask)
     contribution = xp.clip(weights * product, min=0.0625, max=9)
@@ -172,7 +173,7 @@ def _line_search(weights: Array, product: Array, step: Array, change: Array, mas
 
 
 def sinkhorn(kernel: Float[Array, "B N N"], usable: Bool[Array, "B N"], *, iterations: int = 10) -> Float[Array, "B N"]:
-    """The usual computation [JZ14]: l := l / sqrt(l * (max(K, 0) l)), repeated `iterations` times.
+    """Weights as published [JZ14]: l := l / sqrt(l * (max(K, 0) l)), repeated `iterations` times.
 
     Kept for comparison with published numbers. Setting negative inner products to zero changes the equation, and needs
     the N x N matrix itself.
@@ -192,6 +193,6 @@ def _sum(x: Array) -> PerImage:
 
 
 def _positive(x: Array) -> Array:
-    """x where it is positive, otherwise 1: a denominator whose quotient is then 0 or not used."""
+    """x where it is positive, otherwise 1: a safe denominator for quotients that are then 0 or not used."""
     xp = namespace(x)
     return xp.where(x > 0, x, xp.ones_like(x))

@@ -2,7 +2,8 @@
 
     (K + c I) a = 1                                            [Murray, Perronnin 2014]
 
-by conjugate gradients for a batch in lockstep, with products only. `ridge` is c relative to the mean diagonal of K.
+solved by conjugate gradients for all images of a batch together, with products with K only. `ridge` is c relative to
+the mean diagonal of K.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ def generalised_max(
     tolerance: float = 1e-3,
     steps: int = 100,
 ) -> Float[Array, "B N"]:
-    """Weights; 0 for padded rows and zero vectors. `diagonal` is K_ii, roughly."""
+    """Weights; 0 for padded rows and zero vectors. `diagonal` is an estimate of K_ii."""
     xp = namespace(diagonal)
     target = xp.astype(usable, diagonal.dtype)
     weights = xp.zeros_like(target)

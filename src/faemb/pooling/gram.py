@@ -1,8 +1,8 @@
-"""Inner products of the whitened embedded descriptors of a batch of images, without storing these.
+"""Gram matrices K of the whitened embedded descriptors of a batch of images, without storing the descriptors.
 
     K = (Phi - 1 m') W'W (Phi - 1 m')'
 
-A product with K is Phi' w, a product with W'W for all images at once, and Phi t: the N x D rows are never formed.
+A product with K is Phi' w, then a product with W'W for all images at once, then Phi t: Phi is never stored.
 B images, N descriptors each (padded), D length of an embedded descriptor.
 """
 
@@ -16,9 +16,9 @@ from faemb.arrays import Array, like, namespace
 from faemb.whitening import Whitening
 
 _FEW = 0.5
-"""Share of active anchors below which a product cell by cell is faster than one with whole rows."""
+"""Share of active anchors below which multiplying cell by cell is faster than multiplying whole rows."""
 _BLOCK = 1024
-"""Rows of a triangular factor that are multiplied together: few, so that most of its empty half is skipped."""
+"""Number of rows of a triangular factor in a block: few, so that most of its zero half is skipped."""
 
 _PROBES = 16
 
@@ -70,7 +70,7 @@ class Gram:
         return self.embedded.project(t) - (t @ self._mean(t))[:, None]
 
     def diagonal(self, like_x: Array, images: Bool[Array, "B 1"] | None = None) -> Float[Array, "B N"]:
-        """K_ii with a relative error of about a third, in the precision of `like_x`, of all or of some images.
+        """K_ii, estimated with a relative error of about a third, in the precision of `like_x`, of all or given images.
 
         For a row y and random signs r the expectation of (r'y)^2 is |y|^2; this is the mean over sixteen r. The exact
         diagonal would need all whitened rows.
@@ -85,7 +85,7 @@ class Gram:
         return total / _PROBES
 
     def _probes(self, like_x: Array) -> Float[Array, "k D"]:
-        """W'r for sixteen vectors r of random signs, always the same ones."""
+        """W'r for sixteen vectors r of random signs from a fixed seed."""
         length = self.embedded.shape[-1] if self.whitening is None else self.whitening.dimension
         signs = like(np.random.default_rng(0).choice([-1.0, 1.0], (_PROBES, length)), like_x)
         return signs if self.whitening is None else signs @ like(self.whitening.matrix_, like_x)
@@ -138,7 +138,7 @@ class Gram:
 
 
 def _times(factor: Float[Array, "k D"], upper: bool, y: Float[Array, "B N D"]) -> Float[Array, "B N k"]:
-    """F y for each row y, without what lies below the diagonal of an upper F."""
+    """F y for each row y; for an upper triangular F, blocks below its diagonal are skipped."""
     xp = namespace(y)
     step = _BLOCK if upper else factor.shape[0]
     starts = range(0, factor.shape[0], step)
@@ -149,7 +149,7 @@ def _times(factor: Float[Array, "k D"], upper: bool, y: Float[Array, "B N D"]) -
 def _cell_by_cell(
     factor: Float[Array, "k D"], upper: bool, y: Float[Array, "B N D"], active: Bool[Array, "B N n"]
 ) -> Float[Array, "B N k"]:
-    """The same for rows that are zero in most of their cells: only those of active anchors are multiplied."""
+    """The same for rows that are zero in most cells: only cells of active anchors are multiplied."""
     xp = namespace(y)
     images, rows, length = y.shape
     cells, kept = active.shape[-1], factor.shape[0]

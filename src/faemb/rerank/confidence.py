@@ -1,12 +1,12 @@
-"""One number for the order of results, made of similarity and geometry, and the probability that it stands for.
+"""Score of a result, by which results are ranked, from similarity and geometry; confidence, the probability it implies.
 
     score = bias + a * (evidence + h(z))        confidence = 1 / (1 + exp(-score))
 
-`evidence` is what geometric verification found, in natural logarithms, so that log-odds are linear in it; z is the
-similarity of the vectors in standard deviations of the similarity of unrelated images of the same collection, which
-makes vectors of any length comparable. Both rise: more of either never lowers a result. h rises fast up to a few
-deviations and slowly beyond: similarity decides the order where the evidence is what chance gives, and cannot by itself
-make a result sure. Where local features are not kept, the score is made of z alone, with weights of its own.
+`evidence` is that of geometric verification, in nats, so that log-odds are linear in it; z is the similarity of the
+vectors in standard deviations of the similarity of unrelated images of the same collection, which makes vectors of any
+dimension comparable. The score never falls when either of them rises. h rises fast up to a few deviations and slowly
+above: similarity decides the order where the evidence is no more than chance gives, and cannot by itself make a result
+"same". Where local features are not stored, the score depends on z alone, with weights of its own.
 
 Bias and weight were learned from rendered views of photographs by `python -m benchmarks calibration`
 (docs/verification.md).
@@ -19,26 +19,28 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 SURE = 0.9
-"""Results of at least this confidence are called the same thing."""
+"""Results of at least this confidence have the verdict "same"."""
 POSSIBLE = 0.5
-"""Results of at least this confidence may be the same thing; nothing is claimed of the others."""
+"""Results of at least this confidence have the verdict "maybe", others "unsure"."""
 RATIO = 6.0
-"""What one standard deviation of similarity counts, in natural logarithms of evidence. Rendered views cannot tell it:
-small parts have low similarity, whole pictures have plenty of evidence. On photographs, mAP is flat from 6 to 8."""
+"""Weight of one standard deviation of similarity, in nats of evidence. Not learned, since rendered views do not
+determine it: small parts have low similarity, whole pictures have plenty of evidence. On photographs, mAP is flat from
+6 to 8."""
 SIMILAR = 6.0
-"""Deviations from which on one more counts `BEYOND` instead: things of one kind are as similar as that."""
+"""Number of deviations above which each further one weighs only `BEYOND`: different objects of one category are this
+similar."""
 BEYOND = 1.0
 PRESENT = 2 / 3
-"""Share of the queries whose thing the collection shows, which the confidence assumes; that of every view is there."""
+"""Prior: assumed share of queries with a matching image in the collection; 1 in the calibration data."""
 _ENOUGH = 60.0
-"""Evidence above this teaches nothing about the weights, and outliers would."""
+"""Evidence is clipped here when weights are fitted, so that outliers have little influence."""
 _SAMPLE = 256
-"""Images from which the similarity of unrelated images is estimated."""
+"""Number of images from which the similarity of unrelated images is estimated."""
 _SPREAD = 1.5
 """Standard deviation of the similarity in collections, times the square root of the dimension: components of vectors
 are not independent."""
 _ODD = 2.0
-"""A larger or smaller spread than this times the usual one comes from copies among few images, and is not believed."""
+"""The estimated spread is clipped to this factor of the usual one: copies among few images distort it."""
 _LEAST_SAMPLE = 8
 _UPPER = 84.13
 """Percentile that lies one standard deviation above the median."""
@@ -55,9 +57,14 @@ class Unrelated(NamedTuple):
     def of(cls, sample: Float[np.ndarray, "n D"], stored: Float[np.ndarray, "n V D"] | None = None) -> "Unrelated":
         """From vectors of images of which most pairs show different things; robust against the other pairs.
 
-        `stored` are all vectors of these images, if there are some of their parts too: the nearest of them counts, as
-        it does in a search.
+        `stored` are all vectors of these images, if vectors of their parts are stored too: the largest similarity is
+        used, as in a search. Vectors that are not finite are damaged, and left out.
         """
+        finite = np.isfinite(sample).all(1)
+        if stored is not None:
+            finite &= np.isfinite(stored).all((1, 2))
+            stored = stored[finite]
+        sample = sample[finite]
         count, dimension = sample.shape
         chance = cls(0.0, _SPREAD / np.sqrt(max(dimension, 1)))
         if count < _LEAST_SAMPLE:
@@ -99,9 +106,10 @@ class Confidence(NamedTuple):
     def fit(
         cls, deviations: Float[np.ndarray, " n"], evidence: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]
     ) -> "Confidence":
-        """Learn the weights from queries and their results, of which it is known whether they show the same thing.
+        """Learn the weights from results of queries, labelled with whether they show the same thing as the query.
 
-        Each query must have a result that does. Of other queries, all results are wrong: odds are lower by `PRESENT`.
+        Each query must have a result that does. For queries without one all results are wrong, so the odds are
+        multiplied by `PRESENT`.
         """
         both = np.minimum(evidence, _ENOUGH) + similarity_as_evidence(deviations)
         bias, weight = _logistic(both, same)
@@ -110,7 +118,7 @@ class Confidence(NamedTuple):
 
 
 def similarity_as_evidence(deviations: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """What a similarity counts in the score, in natural logarithms of evidence: h of the formula."""
+    """Contribution of a similarity to the score, in nats of evidence: h of the formula."""
     return RATIO * np.minimum(deviations, SIMILAR) + BEYOND * np.maximum(deviations - SIMILAR, 0.0)
 
 
@@ -120,7 +128,7 @@ def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
 
 def _logistic(value: Float[np.ndarray, " n"], same: Bool[np.ndarray, " n"]) -> tuple[float, float]:
-    """Bias and weight, which is not negative, of a logistic regression on one value."""
+    """Bias and non-negative weight of a logistic regression on one value."""
     from scipy.optimize import minimize  # here, since importing it takes a third of a second
 
     columns = np.stack([np.ones(len(value)), value], axis=1)

@@ -1,18 +1,18 @@
-"""Whether one of two pictures was made from the other, or whether they are two photographs of the same thing.
+"""Tells copies, where one of two pictures was made from the other, from two photographs of the same thing.
 
 A copy is the other picture resized, cropped, turned, mirrored, encoded again, in other colours, or with something
-written over it. Local features tell it from a second photograph by five numbers:
+written over it. Five numbers, computed from local features, tell it from a second photograph:
 
     agreement     share of the matches that agree with the transform of the pictures
     error         median distance of matched regions from one affine map, in radii of the regions
     systematic    share of the squared distances that a quadratic map explains and the affine map does not
-    counterparts  share of the regions of one picture, where both overlap, that the other picture has too
+    counterparts  share of the regions of one picture, where both overlap, that are detected in the other picture too
     extent        share of one picture's area that the matched regions span
 
-In a copy, distances are noise of the detector: small, and without order. A second photograph is taken from elsewhere or
-in another direction, if only by a shaking hand: perspective, the distance of things and the lens move parts of the
-picture by different amounts, which a quadratic map follows. Two pictures with the same watermark agree well too, but
-what lies between its letters has no counterparts; a caption that they share spans little of either.
+In a copy, distances are the detector's noise: small and not systematic. A second photograph is taken from another place
+or in another direction, if only slightly: perspective, parallax and lens distortion move parts of the picture by
+different amounts, which a quadratic map follows. Two pictures with the same watermark agree well too, but the regions
+between its letters have no counterparts; a shared caption spans little of either picture.
 """
 
 from typing import NamedTuple
@@ -24,31 +24,33 @@ from faemb.rerank.matching import Matchable
 from faemb.rerank.verification import Verification
 
 LEAST_MATCHES = 12
-"""Agreeing matches; a quadratic map explains most of the distances of fewer."""
+"""Smallest number of agreeing matches; with fewer, a quadratic map explains most of the distances by chance."""
 LEAST_AGREEMENT = 0.8
 LARGEST_ERROR = 0.02
-"""The detector places the same region of an edited picture within 1 % of its radius, of a second photograph, 5 %."""
+"""The detector localises a region within 1 % of its radius in an edited picture, 5 % in a second photograph."""
 LARGEST_SYSTEMATIC, _BY_CHANCE = 0.03, 6.0
-"""A quadratic map has six more numbers, which explain 3 / N of the squared distances of N matches, seldom 6 / N."""
+"""A quadratic map has six more parameters, which explain 3 / N of the squared distances of N matches by chance, seldom
+6 / N."""
 LEAST_COUNTERPARTS = 0.7
 LEAST_EXTENT = 0.1
-"""Captions span up to 0.05; a picture that is part of a larger one spans its own area."""
+"""Captions span up to 0.05; a picture pasted into a larger one spans all of its own area."""
 _BORDERS = (2, 98)
-"""Percentiles of the coordinates between which matched regions span: a few wrong matches may lie anywhere."""
+"""Percentiles of the coordinates that bound the extent, so that a few wrong matches do not enlarge it."""
 _OUTLIER = 3.0
-"""Matches that are farther from the map than this times the median are wrong ones."""
+"""Matches farther from the map than this times the median are left out of the fit."""
 _REFITS = 5
 _EXACT = 0.003
-"""Errors below this, in radii, are those of rounding: whatever explains them says nothing."""
+"""Errors below this, in radii, are rounding; no systematic part is computed from them."""
 _NEAR, _SCALE = 0.3, 0.4
-"""Two regions are counterparts within this distance, in radii, and this difference of the logarithms of the radii."""
+"""Largest distance of counterparts, in radii, and largest difference of the logarithms of their radii."""
 _NEIGHBOURS = 8
 _MARGIN = 1.15
-"""Regions hardly larger than the smallest of the other picture may not have been detected there."""
+"""Regions within this factor of the smallest or largest size in the other picture are not counted: they may not be
+detected there."""
 
 
 class Likeness(NamedTuple):
-    """How closely two pictures agree, as the module's docstring says."""
+    """The numbers that the module's docstring defines."""
 
     matches: int
     agreement: float
@@ -131,7 +133,7 @@ def _solved(
     radii: Float[np.ndarray, " M"],
     kept: Bool[np.ndarray, " M"],
 ) -> Float[np.ndarray, "c 2"]:
-    """Least squares of the distances in radii: large regions are less exact."""
+    """Least squares of the distances in radii, since large regions are localised less exactly."""
     weight = 1 / radii[kept, None]
     return np.linalg.lstsq(columns[kept] * weight, y[kept] * weight, rcond=None)[0]
 
@@ -147,7 +149,7 @@ def _errors(
 
 
 def _counterparts(first: Matchable, second: Matchable, fitted: _Map) -> float:
-    """Of the regions of `first` that lie in `second` and are large enough there, the share that it has too."""
+    """Share of the regions of `first`, of those inside `second` and of a size detected there, that `second` has too."""
     centres = first.centres @ fitted.linear.T + fitted.offset
     radii, others = _radii(first) * fitted.scale, _radii(second)
     inside = ((centres > radii[:, None]) & (centres < np.array(second.size) - radii[:, None])).all(1)
@@ -163,7 +165,7 @@ def _counterparts(first: Matchable, second: Matchable, fitted: _Map) -> float:
 def _nearest(
     image: Matchable, points: Float[np.ndarray, "n 2"]
 ) -> tuple[Float[np.ndarray, "n k"], Int[np.ndarray, "n k"]]:
-    from scipy.spatial import cKDTree  # here, since most pairs of images get by without it
+    from scipy.spatial import cKDTree  # here, since most pairs of images do not need it
 
     distance, rows = cKDTree(image.centres).query(points, k=np.arange(1, min(_NEIGHBOURS, len(image)) + 1))
     return distance, rows

@@ -1,7 +1,8 @@
-"""Candidates of a search, compared with the query feature by feature, with a score and a confidence each."""
+"""Verifies the candidates of a search against the query, and gives each a score and a confidence."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 
 import numpy as np
 from jaxtyping import Float
@@ -13,48 +14,58 @@ from faemb.rerank.verification import Verification, verify
 from faemb.runtime.threads import cores, in_threads
 
 VERIFIED = 100
-"""Candidates that are verified, if nothing else is asked for."""
+"""Default number of candidates that are verified."""
+MOST_UNCOMPARED = 0.89
+"""Largest confidence of a candidate whose features are lost, among others that are verified: below `SURE`, since
+similarity without geometry makes no other result sure there."""
 
 Load = Callable[[], LocalFeatures | None]
-"""Gives the features of a candidate when they are needed; None if they are not kept."""
+"""Reads the features of a candidate when they are needed; returns None if they are not stored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
     score: float
-    """Log-odds that query and candidate show the same thing: the order of the results."""
+    """Log-odds that query and candidate show the same thing; results are ranked by it."""
     confidence: float
     """The probability that they do."""
     verification: Verification | None
-    """None if the candidate's features are not available: the confidence is that of the vectors alone."""
+    """None if the candidate's features are not available; the confidence then comes from the vectors alone."""
 
 
 class Judge:
     """Judges candidates of one collection.
 
     unrelated: similarity of unrelated images in the collection
-    turn:      largest turn between images whose features can match, in radians; None if geometry says nothing
+    turn:      largest rotation between images whose features can match, in radians; None if the features have no
+               usable geometry
+    keeps:     whether the collection stores features, so that missing features of a candidate are lost ones
     """
 
-    def __init__(self, unrelated: Unrelated, turn: float | None, confidence: Confidence | None = None) -> None:
-        self.unrelated, self.turn, self.confidence = unrelated, turn, confidence or Confidence()
+    def __init__(
+        self, unrelated: Unrelated, turn: float | None, confidence: Confidence | None = None, *, keeps: bool = False
+    ) -> None:
+        self.unrelated, self.turn, self.confidence, self.keeps = unrelated, turn, confidence or Confidence(), keeps
 
     def judge(
         self, query: LocalFeatures, similarities: Float[np.ndarray, " n"], candidates: Sequence[Load]
     ) -> list[Judgement]:
-        """A judgement of each candidate, given its similarity and the way to its features."""
+        """A judgement of each candidate, given its similarity and a function that reads its features."""
         verified = self._verified(query, candidates)
+        if verified is None:
+            return [self.judged(similarity, None) for similarity in similarities.tolist()]
         return [
-            self.judged(similarity, verification)
+            self.judged(similarity, verification, lost=self.keeps and verification is None)
             for similarity, verification in zip(similarities.tolist(), verified, strict=True)
         ]
 
-    def _verified(self, query: LocalFeatures, candidates: Sequence[Load]) -> list[Verification | None]:
+    def _verified(self, query: LocalFeatures, candidates: Sequence[Load]) -> list[Verification | None] | None:
+        """None if the query cannot be compared with any."""
         if self.turn is None or not len(query):
-            return [None] * len(candidates)
+            return None
         turn, prepared = self.turn, Matchable.of(query)
         if not len(prepared):  # descriptors without geometry
-            return [None] * len(candidates)
+            return None
 
         def compare(load: Load) -> Verification | None:
             features = load()
@@ -65,9 +76,11 @@ class Judge:
 
         return list(in_threads(compare, candidates, cores()))
 
-    def judged(self, similarity: float, verification: Verification | None) -> Judgement:
-        """The judgement of an image that was compared already, or cannot be."""
+    def judged(self, similarity: float, verification: Verification | None, *, lost: bool = False) -> Judgement:
+        """The judgement of a candidate that was verified already, or cannot be (None); `lost`: its features are."""
         deviations = self.unrelated.deviations(np.array([similarity]))
         evidence = None if verification is None else np.array([verification.evidence])
         score = self.confidence.score(deviations, evidence)
+        if lost:
+            score = np.minimum(score, log(MOST_UNCOMPARED / (1 - MOST_UNCOMPARED)))
         return Judgement(float(score[0]), float(probability(score)[0]), verification)

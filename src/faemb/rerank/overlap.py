@@ -1,4 +1,4 @@
-"""The region that two images share, by the transform between them."""
+"""The region that two images share, given the transform between them."""
 
 import numpy as np
 from jaxtyping import Float
@@ -6,19 +6,19 @@ from jaxtyping import Float
 from faemb.rerank.transforms import homogeneous
 
 Polygon = Float[np.ndarray, "_ 2"]
-"""Corners of a convex region, in pixels; none if it is empty."""
+"""Corners of a convex region, in pixels; no rows if it is empty."""
 Size = tuple[float, float]
 """Width and height of an image."""
 
 _HORIZON = 1e-3
-"""Smallest depth of a shared point, where that of the middle of the first image is 1: others lie near the horizon."""
+"""Smallest depth of a shared point, relative to the centre of the first image; others lie near the horizon."""
 
 
 def overlap(transform: Float[np.ndarray, "3 3"], first: Size, second: Size) -> tuple[Polygon, Polygon]:
     """The shared region in the first and in the second image; `transform` maps pixels of the first to the second.
 
-    A point of the first image lies in the second if a few linear functions of its coordinates are positive: so the
-    region is the first image cut along some lines.
+    A point of the first image lies in the second if a few linear functions of its coordinates are positive, so the
+    region is the first image clipped by lines.
     """
     across, down, depth = transform / (transform[2] @ (first[0] / 2, first[1] / 2, 1) or 1.0)
     region = np.array([(0, 0), (first[0] - 1, 0), (first[0] - 1, first[1] - 1), (0, first[1] - 1)], np.float64)
@@ -30,7 +30,7 @@ def overlap(transform: Float[np.ndarray, "3 3"], first: Size, second: Size) -> t
 
 
 def mapped(transform: Float[np.ndarray, "3 3"], points: Polygon) -> Polygon:
-    """Points under a transform."""
+    """Points mapped by a transform."""
     found = homogeneous(points) @ transform.T
     return found[:, :2] / found[:, 2:]
 

@@ -6,11 +6,11 @@ from jaxtyping import Bool, Float
 Transforms = Float[np.ndarray, "H 3 3"]
 
 _HORIZON = 0.1
-"""Points whose third coordinate is smaller lie near or behind the horizon of a perspective transform."""
+"""Points whose third homogeneous coordinate is smaller lie near or behind the horizon of a perspective transform."""
 _FLAT = 1e-12
-"""Smallest enlargement of areas: what maps everything to a line must not divide by zero."""
+"""Lower bound of the area scale, so that a degenerate map does not divide by zero."""
 _RIDGE = 1e-9
-"""Keeps the least squares of too few or collinear points solvable; such transforms explain nothing else."""
+"""Keeps least squares solvable for too few or collinear points; no other matches agree with such a transform."""
 _SIGNS = np.array([[1, -1], [-1, 1]])
 
 
@@ -19,7 +19,7 @@ def homogeneous(points: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "M 3"]:
 
 
 def determinants(matrices: Float[np.ndarray, "M n n"]) -> Float[np.ndarray, " M"]:
-    """Of the upper left 2 x 2 elements of many matrices, for which a call of LAPACK each takes longer."""
+    """Determinants of the upper left 2 x 2 blocks; faster than a call of LAPACK for each matrix."""
     return matrices[:, 0, 0] * matrices[:, 1, 1] - matrices[:, 0, 1] * matrices[:, 1, 0]
 
 
@@ -29,7 +29,7 @@ def local_affine(
     shape_x: Float[np.ndarray, "M 2 2"],
     shape_y: Float[np.ndarray, "M 2 2"],
 ) -> Transforms:
-    """Per match, the affine map that takes the first region to the second, centre to centre."""
+    """The affine map of each match from the first region to the second, centre to centre."""
     linear = shape_y @ _inverses(shape_x)
     maps = np.zeros((len(x), 3, 3))
     maps[:, :2, :2] = linear
@@ -46,7 +46,7 @@ def _inverses(matrices: Float[np.ndarray, "M 2 2"]) -> Float[np.ndarray, "M 2 2"
 def apply_affine(
     transforms: Transforms, x: Float[np.ndarray, "M 2"]
 ) -> tuple[Float[np.ndarray, "H 2 M"], Float[np.ndarray, "H 1"]]:
-    """The images of the points under each affine transform, and how much it enlarges, everywhere alike."""
+    """The points mapped by each affine transform, and its scale, which is the same at all points."""
     mapped = transforms[:, :2, :2].reshape(-1, 2) @ x.T + transforms[:, :2, 2].reshape(-1, 1)
     area = np.abs(determinants(transforms))[:, None]
     return mapped.reshape(-1, 2, len(x)), np.sqrt(np.maximum(area, _FLAT))
@@ -55,7 +55,7 @@ def apply_affine(
 def apply(
     transforms: Transforms, x: Float[np.ndarray, "M 2"]
 ) -> tuple[Float[np.ndarray, "H 2 M"], Float[np.ndarray, "H M"]]:
-    """The images of the points under each transform, and how much each enlarges there; NaN beyond the horizon."""
+    """The points mapped by each transform, and its scale at each point; NaN beyond the horizon."""
     mapped = transforms @ homogeneous(x).T
     depth = np.where(mapped[:, 2] > _HORIZON, mapped[:, 2], np.nan)
     area = np.abs(np.linalg.det(transforms))[:, None] / depth**3  # determinant of the Jacobian
@@ -65,7 +65,7 @@ def apply(
 def affine_fits(
     x: Float[np.ndarray, "M 2"], y: Float[np.ndarray, "M 2"], chosen: Bool[np.ndarray, "H M"]
 ) -> Transforms:
-    """The affine transform of least squares of each set of chosen matches."""
+    """The least-squares affine transform of each set of chosen matches."""
     points, weights = homogeneous(x), chosen.astype(np.float64)
     squares = (weights @ (points[:, :, None] * points[:, None]).reshape(len(x), 9)).reshape(-1, 3, 3)
     products = (weights @ (points[:, :, None] * y[:, None]).reshape(len(x), 6)).reshape(-1, 3, 2)
@@ -76,7 +76,7 @@ def affine_fits(
 
 
 def homography_fit(x: Float[np.ndarray, "M 2"], y: Float[np.ndarray, "M 2"]) -> Float[np.ndarray, "3 3"] | None:
-    """The perspective transform with the least algebraic error; None if there is none near the identity's side.
+    """The perspective transform with the least algebraic error; None if it is degenerate (last element near 0).
 
     Coordinates must be centred and of the order of one, as they are in verification.
     """
@@ -90,5 +90,5 @@ def homography_fit(x: Float[np.ndarray, "M 2"], y: Float[np.ndarray, "M 2"]) -> 
 
 
 def turn_of(transforms: Transforms) -> Float[np.ndarray, " H"]:
-    """The angle by which each affine transform turns, in radians."""
+    """Rotation angle of each affine transform, in radians."""
     return np.arctan2(transforms[:, 1, 0] - transforms[:, 0, 1], transforms[:, 0, 0] + transforms[:, 1, 1])

@@ -1,8 +1,8 @@
 """Geometric verification: whether the matches of two images agree with one transform, and how surprising that is.
 
-Every match of two affine regions gives a transform of its own, so nothing is drawn at random. Those with the most
-votes are refined by least squares on the matches that agree with them, then to a perspective transform where that
-explains more. The best is the one whose agreement is least probable by chance, at the tolerance that makes it so.
+Each match of two affine regions gives one transform, so no random samples are needed. The transforms with the most
+votes are refined by least squares on the matches that agree with them, then to a perspective transform where that has
+more evidence. The best is the one whose agreement is least probable by chance, over all tolerances.
 
     matches -> one affine map each -> votes -> distinct seeds -> refined -> least probable -> perspective
 
@@ -31,7 +31,7 @@ from faemb.rerank.transforms import (
 TOLERANCES = np.array([0.04, 0.02, 0.01, 0.005])
 """Distances, in diagonals, within which a match agrees with a transform."""
 UPRIGHT = np.pi / 4
-"""Largest turn between two images whose features are described upright; others would not have matched."""
+"""Largest rotation between two images with upright descriptors, which do not match at larger ones."""
 _VOTING = 0.03
 """Tolerance for the transform of a single match, which is less exact."""
 _SCALE = 0.7
@@ -40,7 +40,7 @@ _SCALES_AGREE = 0.45
 """Share of wrong matches whose scale agrees by chance."""
 _SEEDS = 6
 _OVERLAP = 0.7
-"""Seeds that share more than this of their votes are the same."""
+"""A transform that shares this share of its votes with a chosen seed is not a seed itself."""
 _REFINING = (0.04, 0.02, 0.01)
 """Tolerance of each step of refinement."""
 _LEAST = 3
@@ -51,18 +51,18 @@ _FREE, _FREE_HOMOGRAPHY = 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """What the matches of two images say about them."""
+    """Result of geometric verification of two images."""
 
     evidence: float
-    """Minus the natural logarithm of the probability that as many matches agree by chance, at least 0."""
+    """Minus the natural logarithm of the probability that this many matches agree by chance, at least 0."""
     matches: Int[np.ndarray, "M 2"]
-    """Numbers of matched features of the first and the second image."""
+    """Rows of the matched features in the first and the second image."""
     agreeing: Bool[np.ndarray, " M"]
     """The matches that agree with `transform`."""
     transform: Float[np.ndarray, "3 3"] | None
     """From pixels of the first image to pixels of the second; None if no three matches agree."""
     places: int = 0
-    """Number of distinct places of the agreeing matches: a burst in one place counts once."""
+    """Number of distinct places of the agreeing matches: several matches in one place count once."""
     points: Float32[np.ndarray, "M 4"] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Centres of the matched regions, in pixels: x and y in the first image, x and y in the second."""
 
@@ -71,7 +71,7 @@ class Verification:
 
 
 def verify(first: Matchable, second: Matchable, *, turn: float = UPRIGHT) -> Verification:
-    """Match two images and find the transform that their matches agree with, turning by at most `turn`."""
+    """Match two images and find the transform that their matches agree with, of rotation at most `turn` in radians."""
     pairs = matches(first, second)
     numbers = np.stack([first.rows[pairs[:, 0]], second.rows[pairs[:, 1]]], axis=1)
     points = np.concatenate([first.centres[pairs[:, 0]], second.centres[pairs[:, 1]]], axis=1).astype(np.float32)
@@ -92,7 +92,7 @@ class _Found:
 
 
 class _Agreement:
-    """Searches for the transform that the given matches agree with most surprisingly."""
+    """Searches for the transform whose agreement with the given matches is least probable by chance."""
 
     def __init__(self, first: Matchable, second: Matchable, pairs: Int[np.ndarray, "M 2"], turn: float) -> None:
         self.turn = turn
@@ -104,12 +104,12 @@ class _Agreement:
 
     @cached_property
     def chances(self) -> Float[np.ndarray, " T"]:
-        """That a wrong match agrees with a transform, at each tolerance."""
+        """Probability that a wrong match agrees with a transform, at each tolerance."""
         return np.minimum(np.pi * TOLERANCES**2 / self.area * _SCALES_AGREE, 0.5)
 
     @cached_property
     def places(self) -> Places:
-        """Made when there is something to count: in most pairs of images, no three matches agree."""
+        """Computed when needed: in most pairs of images no three matches agree."""
         return Places(self.x, self.y)
 
     def best(self) -> _Found | None:
@@ -128,29 +128,37 @@ class _Agreement:
         return best
 
     def _seeds(self) -> Bool[np.ndarray, "H M"]:
-        """The matches that agree with each of the transforms with the most votes."""
+        """The matches that agree with each of the transforms with votes from the most places."""
         votes = self._missed(*apply_affine(self.maps, self.x)) < _VOTING
         counts = np.where(np.abs(turn_of(self.maps)) <= self.turn, votes.sum(1), 0)
+        votes, counts = votes[counts >= _LEAST], counts[counts >= _LEAST]
         seeds: list[int] = []
-        for candidate in np.argsort(-counts, kind="stable"):
-            if counts[candidate] < _LEAST or len(seeds) == _SEEDS:
-                break
+        for candidate in self._by_places(votes, counts) if len(votes) else ():
             shared = (votes[seeds] & votes[candidate]).sum(1)
             if (shared < _OVERLAP * counts[candidate]).all():
                 seeds.append(candidate)
+            if len(seeds) == _SEEDS:
+                break
         return votes[seeds]
 
-    def _missed(self, mapped: Float[np.ndarray, "H 2 M"], scale: Float[np.ndarray, "H _"]) -> Float[np.ndarray, "H M"]:
-        """By how much each match misses each transform, in the image where that is more; infinite if scales differ.
+    def _by_places(self, votes: Bool[np.ndarray, "H M"], counts: Int[np.ndarray, " H"]) -> Int[np.ndarray, " H"]:
+        """The order of transforms: bursts in a few places must not crowd out a transform of the whole scene."""
+        return np.lexsort((-counts, -self.places.count(votes)))
 
-        `mapped` and `scale` are what the transforms make of the points of the first image.
+    def _missed(self, mapped: Float[np.ndarray, "H 2 M"], scale: Float[np.ndarray, "H _"]) -> Float[np.ndarray, "H M"]:
+        """Distance of each match from each transform, the larger of those in both images; infinite if scales differ.
+
+        `mapped` and `scale`: points of the first image under the transforms, and the transforms' scales there.
         """
         across, down = mapped[:, 0] - self.y[:, 0], mapped[:, 1] - self.y[:, 1]
         distance = np.sqrt(across * across + down * down) * np.maximum(1, 1 / scale)
         return np.where(np.abs(self.scales - np.log(scale)) < _SCALE, distance, np.inf)
 
     def _judged(self, transforms: Transforms, missed: Float[np.ndarray, "H M"], free: int) -> list[_Found]:
-        """Each transform at the tolerance at which its agreement is least probable; `free` places count nothing."""
+        """Each transform at the tolerance at which its agreement is least probable, less `free` places.
+
+        A transform always agrees with the matches to which it was fitted, which `free` accounts for.
+        """
         agreeing = missed < TOLERANCES[:, None, None]
         count = agreeing.sum(2)
         places = self.places.count(agreeing.reshape(-1, len(self.x))).reshape(count.shape)
@@ -162,13 +170,13 @@ class _Agreement:
         ]
 
     def _evidence(self, count: np.ndarray, places: np.ndarray, of: int, chance: np.ndarray, free: int) -> np.ndarray:
-        """Matches of one place are one trial: all numbers are reduced alike."""
+        """Matches in one place count as one trial: the number of trials is reduced in proportion."""
         trials = of * places / np.maximum(count, 1)
         surprise = improbability(np.maximum(places - free, 0), trials, chance) - np.log(len(self.x))
         return np.where(count >= _LEAST, surprise, 0.0)
 
     def _perspective(self, found: _Found) -> _Found:
-        """A perspective transform instead of the affine one, as long as that explains more."""
+        """A perspective transform instead of the affine one, while that has more evidence."""
         for _ in _REFINING:
             if found.agreeing.sum() < _LEAST_HOMOGRAPHY:
                 break
@@ -182,7 +190,7 @@ class _Agreement:
         return found
 
     def _other_parts(self, best: _Found, others: list[_Found]) -> float:
-        """Evidence of parts of a scene that move otherwise, such as another wall."""
+        """Evidence of parts of the scene with another transform, such as a second wall."""
         free, total = ~best.agreeing, 0.0
         for other in others:
             rest = (other.agreeing & free)[None]

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
-"""Called by long work with the name of the stage, how many items are done, and how many there are, or UNKNOWN."""
+"""Called by long work with the name of the stage, the number of finished items, and the total, or UNKNOWN."""
 
 UNKNOWN = -1
-"""The total of a stage whose length is not known, as of a decomposition inside LAPACK; at its end, done is total."""
+"""Total of a stage of unknown length, such as a decomposition inside LAPACK; at its end, done equals total."""
 
 
 def time_left(seconds: float, done: int, total: int) -> float | None:
-    """Seconds until a stage ends, if it goes on as in the `seconds` since it began; None while nothing tells."""
+    """Seconds until a stage ends, at its rate in the `seconds` since it began. None while it cannot be estimated."""
     return None if total == UNKNOWN or done == 0 else seconds * (total - done) / done
 
 

@@ -14,8 +14,10 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 
-from faemb.errors import InputError, LimitError, reason
+from faemb.errors import FaembError, InputError, LimitError, reason
 from faemb.runtime.storage import AnyPath
 
 MEMORY, SECONDS = "FAEMB_ITEM_MEMORY", "FAEMB_ITEM_SECONDS"
@@ -40,14 +42,42 @@ def item_memory() -> int:
 
 def item_seconds() -> float | None:
     """Longest time for one item in a worker process; None: no limit."""
-    given = os.environ.get(SECONDS, "").strip()
+    return min(seconds_in(SECONDS, _SECONDS, "; 0: no limit"), _LONGEST) or None
+
+
+def seconds_in(variable: str, usual: float, more: str = "") -> float:
+    """The seconds that an environment variable states, or the usual ones; `more` ends the sentence on wrong values."""
+    given = os.environ.get(variable, "").strip()
     try:
-        seconds = float(given) if given else _SECONDS
+        seconds = float(given) if given else usual
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise InputError(f"{SECONDS} is {given!r}; expected a number of seconds, such as 300; 0: no limit")
-    return min(seconds, _LONGEST) or None
+        raise InputError(f"{variable} is {given!r}; expected a number of seconds, such as 300{more}")
+    return seconds
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one item in a worker process."""
+
+    seconds: float | None
+    memory: int | None
+    """Bytes; None for no limit, also of the process."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which readers in the worker process keep to the same limit."""
+        return {} if self.memory is None else {MEMORY: str(self.memory)}
+
+
+NO_LIMITS = Limits(None, None)
+"""For work of this package on its own data, such as encoding."""
+
+
+def limits_now() -> Limits:
+    """The limits that the environment of this process sets."""
+    return Limits(item_seconds(), item_memory())
 
 
 def require_memory(needed: int, name: object) -> None:
@@ -114,7 +144,9 @@ def require_plain_file(path: AnyPath, what: str) -> os.stat_result:
     """
     name = os.fspath(path)
     try:
-        status = os.stat(name)
+        status = path.stat() if isinstance(path, Path) else os.stat(name)  # that of a URL asks its server
+    except FaembError:  # of a server
+        raise
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"there is no file {name!r}; expected {what}: check the path") from None
     except (OSError, ValueError) as error:

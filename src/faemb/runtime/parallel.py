@@ -1,296 +1,421 @@
-"""One task over many items in worker processes: results in order of completion, even if an item crashes its worker.
+"""Runs one task over many items in worker processes or on a cluster: results in order of completion, also if an item
+crashes its worker.
 
-The number of submitted items is bounded, so items may be an infinite iterator. Workers send a note when they begin an
-item. When a worker dies, the pool is rebuilt, and the notes tell why:
+`spread` drives any pool of workers: it keeps a bounded number of items submitted, so items may be an infinite iterator,
+and returns each with its result or error. The pool consists of worker processes on this machine (`Workers`), or of a
+cluster, whose machines run such processes too (`cluster`).
 
-    An item was not finished at its deadline: it gets an error, the others are run again. The system itself ends the
-    worker, since no code of Python runs while a library works.
-    Otherwise (a crash in a decoder, the system's out-of-memory killer) each item that a worker had begun may be the
-    cause: these suspects are run again one at a time. One that kills its worker again gets a `WorkerDied` error, the
-    others their results.
+A worker process works on one item at a time, so that it is known which item a process died on. A new process takes its
+place:
+
+    If the item was not finished at its deadline, it gets an error. The system itself kills the process, since no Python
+    code runs during a call of a library.
+    Otherwise (a crash in a decoder, the system's out-of-memory killer) the item may not be the cause: it runs once
+    more, while the other processes wait. If its process dies again, it gets a `WorkerDied` error.
 
 Workers do not receive Ctrl-C, which a terminal sends to all processes, nor SIGTERM and SIGHUP: the parent process stops
 them. If the parent is killed, they end too.
 """
 
-import math
 import os
-import queue
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from itertools import count, islice
+from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import Pipe, resource_tracker
-from typing import Any, Generic, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from joblib.externals.loky import ProcessPoolExecutor  # unlike the standard one it needs no `if __name__` in scripts
 
 from faemb.errors import FaembError
-from faemb.runtime.limits import item_memory, item_seconds, too_late
+from faemb.runtime.limits import Limits, limits_now, too_late
 from faemb.runtime.threads import cores
 from faemb.runtime.worker import NOTE, TaskFailed, install, run
 from faemb.settings import require_whole
 
-__all__ = ["TaskFailed", "WorkerDied", "Workers", "checked_jobs", "spread"]
+__all__ = [
+    "Flow",
+    "Jobs",
+    "Machines",
+    "Numbered",
+    "Pool",
+    "PoolLost",
+    "TaskFailed",
+    "WorkerDied",
+    "Workers",
+    "checked_jobs",
+    "in_order",
+    "require_jobs",
+    "signals_blocked",
+    "spread",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Given = TypeVar("Given", contravariant=True)
 
 _IN_FLIGHT = 4
-"""Submitted items per worker: enough that no worker waits, few enough that little is repeated after a crash."""
+"""Submitted items per worker, so that no worker waits."""
+_LOOK = 1.0
+"""Seconds between two checks of a pool that has no results; a signal ends the wait at once on POSIX systems."""
+_PICKED_UP = 0.001
+"""Seconds between two checks whether loky has given an item to its process."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _KILLED = "the process that worked on it was killed, perhaps for lack of memory"
 _STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
 
 class WorkerDied(FaembError):
-    """The process that worked on an item was killed, twice."""
+    """The process that worked on an item was killed, on every try."""
+
+    def __init__(self, sentence: str = _KILLED) -> None:
+        super().__init__(sentence)
+
+
+class PoolLost(FaembError):
+    """The workers are gone, or cannot be used: no item will have a result."""
+
+
+@runtime_checkable
+class Pool(Protocol[Given, Result]):
+    """Workers that run one task on submitted items."""
+
+    @property
+    def ahead(self) -> int:
+        """The number of items to keep submitted; it may change while they run."""
+
+    @property
+    def together(self) -> int:
+        """The number of items that should be submitted at once."""
+
+    def submit(self, item: Given) -> "Future[Result]": ...
+
+    def flush(self) -> None:
+        """Send items that `submit` has buffered."""
+
+    def look(self) -> None:
+        """Called while there are no results; raises an error if none will come."""
+
+    def close(self) -> None:
+        """Stop all work, including that on submitted items."""
+
+
+@runtime_checkable
+class Machines(Protocol):
+    """Other machines that work on items."""
+
+    def have_gpus(self) -> bool:
+        """Whether any machine has a GPU."""
+
+    def pool(
+        self, task: Callable[[Item], Result], *, limits: Limits | None = None, gpu: bool = False
+    ) -> Pool[Item, Result]:
+        """`limits`: of one item; those of the environment if not given. `gpu`: use only machines that have one."""
+
+
+Jobs = int | None | Machines
+"""Where items are processed: by this number of worker processes here (None: one per core), or on other machines."""
 
 
 def spread(
-    task: Callable[[Item], Result], items: Iterable[Item], *, jobs: int | None = None
+    task: Callable[[Item], Result], items: Iterable[Item], *, jobs: Jobs = None
 ) -> Iterator[tuple[Item, Result | Exception]]:
     """Each item with the result of `task` or the exception that it raised, in order of completion.
 
-    An exception of this package is given as it is, any other as a `TaskFailed`.
-    `task` is sent once to each of `jobs` workers (None: one per core), in which libraries use one thread.
+    An exception of this package is returned unchanged, any other as a `TaskFailed`.
+    `task` is sent once to each worker, in which libraries use one thread.
     """
-    workers, seconds = checked_jobs(jobs), item_seconds()
-    item_memory()  # a wrong limit is an error here, and not one for each item
-    waiting = _Waiting(iter(items))
-    while True:
-        broken: _Broken[Item] = _Broken(seconds)
-        yield from _until_broken(task, waiting, workers, broken)
-        if not broken:
-            return
-        yield from broken.outcomes()
-        yield from _one_by_one(task, broken.suspects, seconds)
-        waiting.again.extend(broken.innocent)
+    pool: Pool[Item, Result] = (
+        Workers(task, jobs, tries=2) if jobs is None or isinstance(jobs, int) else jobs.pool(task)
+    )
+    with closing(pool):
+        yield from Flow(pool, items)
+
+
+class Flow(Generic[Item, Result]):
+    """Passes items through a pool, with a bounded number submitted at a time; gives each back with its result."""
+
+    def __init__(self, pool: Pool[Item, Result], items: Iterable[Item]) -> None:
+        self._pool, self._items = pool, iter(items)
+        self._flying: dict[Future[Result], Item] = {}
+        self._done: SimpleQueue[Future[Result]] = SimpleQueue()
+
+    def __iter__(self) -> Iterator[tuple[Item, Result | Exception]]:
+        """All items, in order of completion."""
+        while self._fill():
+            found = self._take(_LOOK)
+            if found is not None:
+                yield found
+            else:
+                self._pool.look()
+
+    def ready(self) -> Iterator[tuple[Item, Result | Exception]]:
+        """Results that are ready, without waiting. The iterator of the items may end, and have more items later."""
+        while self._fill() and (found := self._take(0)) is not None:
+            yield found
+
+    def _fill(self) -> bool:
+        """Submit as many items as there is room for; whether any are submitted and not finished."""
+        room = self._pool.ahead - len(self._flying)
+        if room >= self._pool.together or not self._flying:
+            for item in islice(self._items, max(0, room)):
+                self._flying[future := self._pool.submit(item)] = item
+                future.add_done_callback(self._done.put)
+            self._pool.flush()
+        return bool(self._flying)
+
+    def _take(self, seconds: float) -> tuple[Item, Result | Exception] | None:
+        try:
+            future = self._done.get(timeout=seconds) if seconds else self._done.get_nowait()
+        except Empty:
+            return None
+        return self._flying.pop(future), _outcome(future)
+
+
+@dataclass(frozen=True)
+class Numbered(Generic[Item, Result]):
+    """A task for items that have a number."""
+
+    task: Callable[[Item], Result]
+
+    def __call__(self, item: tuple[int, Item]) -> Result:
+        return self.task(item[1])
+
+
+def in_order(
+    pool: Pool[tuple[int, Item], Result],
+    items: Iterable[Item],
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Result]:
+    """The results of a numbered task, in the order of the items; the first error ends it."""
+    given = list(items)
+    held: dict[int, Result] = {}
+    following = 0
+    for (number, _), outcome in Flow(pool, enumerate(given)):
+        if isinstance(outcome, Exception):
+            raise FaembError(f"the work cannot be done elsewhere: {outcome}") from outcome
+        held[number] = outcome
+        while following in held:
+            yield held.pop(following)
+            following += 1
+            if progress is not None:
+                progress(following, len(given))
+
+
+def _outcome(done: "Future[Any]") -> Any:
+    """The result or error of an item; an error of the pool, such as too few open files for a process, is raised."""
+    error = done.exception()
+    if error is None:
+        return done.result()
+    if isinstance(error, PoolLost) or not isinstance(error, FaembError | TaskFailed):
+        raise error
+    return error
 
 
 def checked_jobs(jobs: int | None) -> int:
-    """The number of workers; by default one per core that this process may use."""
+    """The number of worker processes; by default one per core that this process may use."""
     if jobs is not None:
         require_whole("jobs", jobs, 1, 1024)
         return jobs
     return cores()
 
 
-@dataclass
-class _Waiting(Generic[Item]):
-    """Items that are to be done; those to be done again come first."""
-
-    items: Iterator[Item]
-    again: deque[Item] = field(default_factory=deque)
-
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        return self.again.popleft() if self.again else next(self.items)
-
-
-@dataclass
-class _Broken(Generic[Item]):
-    """The items that were submitted when a worker died; none if no worker has died."""
-
-    seconds: float | None
-    late: list[Item] = field(default_factory=list)
-    """Begun, and not finished at their deadline."""
-    suspects: list[Item] = field(default_factory=list)
-    """May have crashed the worker."""
-    innocent: list[Item] = field(default_factory=list)
-    died: float = math.inf
-    """When the worker died; the caller of `spread` may take its time before it asks for the next result."""
-
-    def note_time(self, done: "Future[Any]") -> None:
-        """Called by the pool's own thread as soon as an item has a result or can have none."""
-        if _has_no_result(done):
-            self.died = min(self.died, time.monotonic())
-
-    def sort(self, submitted: dict[int, Item], begun: dict[int, float]) -> None:
-        """`submitted` by number; `begun` has the time at which a worker has begun an item, by number."""
-        limit = -1.0 if self.seconds is None else min(self.died, time.monotonic()) - self.seconds
-        for number, item in submitted.items():
-            if number not in begun:
-                self.innocent.append(item)
-            elif begun[number] <= limit:
-                self.late.append(item)
-            else:
-                self.suspects.append(item)
-        if self.late:
-            self.innocent, self.suspects = self.suspects + self.innocent, []
-        elif not self.suspects:  # a worker has died before it could send a note
-            self.innocent, self.suspects = [], self.innocent
-
-    def outcomes(self) -> Iterator[tuple[Item, Exception]]:
-        for item in self.late:
-            yield item, too_late("it", self.seconds or 0)
-
-    def __bool__(self) -> bool:
-        return bool(self.late or self.suspects)
-
-
-def _until_broken(
-    task: Callable[[Item], Result],
-    items: Iterator[Item],
-    workers: int,
-    broken: _Broken[Item],
-    ahead: int = _IN_FLIGHT,
-) -> Iterator[tuple[Item, Result | Exception]]:
-    """Run until the items end or a worker dies; then the submitted items are put into `broken`."""
-    numbers = count()
-    flying: dict[Future[Result], int] = {}
-    submitted: dict[int, Item] = {}
-    begun: dict[int, float] = {}
-    with closing(_Processes(task, workers, broken.seconds)) as processes:
-        while True:
-            with suppress(BrokenProcessPool):  # the item is in `submitted` already
-                for item in islice(items, ahead * workers - len(flying)):
-                    number = next(numbers)
-                    submitted[number] = item
-                    flying[future := processes.submit(number, item)] = number
-                    future.add_done_callback(broken.note_time)
-            if not submitted:
-                return
-            wait(flying, return_when=FIRST_COMPLETED)
-            begun |= processes.begun()
-            finished = [future for future in flying if future.done() and not _has_no_result(future)]
-            if not finished:
-                broken.sort(submitted, begun)
-                return
-            for future in finished:
-                error = future.exception()
-                if error is not None and not isinstance(error, Exception):
-                    raise error
-                number = flying.pop(future)
-                begun.pop(number, None)
-                yield submitted.pop(number), future.result() if error is None else error
-
-
-def _has_no_result(done: "Future[Any]") -> bool:
-    """Whether a worker died before it could give the result."""
-    return isinstance(done.exception(), BrokenProcessPool)
-
-
-def _one_by_one(
-    task: Callable[[Item], Result], suspects: list[Item], seconds: float | None
-) -> Iterator[tuple[Item, Result | Exception]]:
-    """Run one item at a time, to find out which one kills its worker."""
-    waiting = iter(suspects)
-    while True:
-        broken: _Broken[Item] = _Broken(seconds)
-        yield from _until_broken(task, waiting, 1, broken, ahead=1)
-        if not broken:
-            return
-        yield from broken.outcomes()
-        for item in broken.suspects:
-            yield item, WorkerDied(_KILLED)
+def require_jobs(jobs: Jobs) -> None:
+    """Raise an error for a wrong number of worker processes, before any work."""
+    if jobs is None or isinstance(jobs, int):
+        checked_jobs(jobs)
 
 
 class Workers(Generic[Item, Result]):
-    """Worker processes that wait for items, for as long as this object is open: for items that come one by one.
+    """Worker processes that wait for items, for as long as this object is open.
 
-    Each process works on one item at a time for a thread of its own, so that a process that dies tells which item was
-    the cause; a new process takes its place.
+    Each process works on one item at a time for a thread of its own. They are started when there are items for them.
     """
 
-    def __init__(self, task: Callable[[Item], Result], jobs: int | None = None) -> None:
-        self._task, self._seconds = task, item_seconds()
+    def __init__(
+        self,
+        task: Callable[[Item], Result],
+        jobs: int | None = None,
+        *,
+        tries: int = 1,
+        limits: Limits | None = None,
+    ) -> None:
+        """`tries`: how often an item is run if its process dies; `limits`: those of the environment if not given."""
+        self._task, self._tries = task, tries
+        self._limits = limits_now() if limits is None else limits  # invalid ones are an error here, not one per item
         self._own = threading.local()
-        self._open: set[_Processes] = set()
+        self._lock, self._closed = threading.Lock(), False
+        self._open: set[_Process] = set()
+        self._room = _Room()
         self._count = checked_jobs(jobs)
         self._threads = ThreadPoolExecutor(self._count)
 
-    def start(self) -> None:
-        """Start the processes now, and not with their first items; this does not wait for them."""
+    @property
+    def ahead(self) -> int:
+        return _IN_FLIGHT * self._count
+
+    @property
+    def together(self) -> int:
+        return 1
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def start(self, rehearsal: Item) -> None:
+        """Start the processes now, each with this item, instead of with their first items; does not wait for them."""
         for _ in range(self._count):
-            self._threads.submit(lambda: self._processes().submit_call(os.getpid).result())
+            self._threads.submit(self._run, rehearsal)
 
     def submit(self, item: Item) -> "Future[Result]":
-        """The result of the task, or its error, as `spread` gives it."""
+        """The result of the task, or its error, as `spread` returns it."""
         return self._threads.submit(self._run, item)
 
+    def look(self) -> None:
+        """Nothing to check: these processes have deadlines, so that each item gets a result or an error."""
+
     def close(self) -> None:
-        """Stop all processes, also those that work on an item."""
+        """Stop all processes, including those that work on an item."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        for processes in list(self._open):
-            processes.close()
+        with self._lock:
+            self._closed = True
+            processes = list(self._open)
+        for process in processes:
+            process.close()
         self._threads.shutdown()
 
     def _run(self, item: Item) -> Result:
-        processes = self._processes()
+        with suppress(BrokenProcessPool), self._room.shared():
+            return self._attempt(item)
+        if self._tries > 1:  # perhaps the memory of the machine was used up by all processes together
+            with suppress(BrokenProcessPool), self._room.alone():
+                return self._attempt(item)
+        raise WorkerDied
+
+    def _attempt(self, item: Item) -> Result:
+        process = self._process()
         try:
-            result = processes.submit(0, item).result()
-            processes.begun()  # nobody waits for these notes, and they must not fill their pipe
-            return result
+            return process.run(item)
         except BrokenProcessPool:
-            begun = processes.begun().get(0, math.inf)
-            self._own.processes = None
-            self._open.discard(processes)
-            processes.close()
-            if self._seconds is not None and time.monotonic() - begun >= self._seconds:
-                raise too_late("it", self._seconds) from None
-            raise WorkerDied(_KILLED) from None
+            died, begun = time.monotonic(), process.begun()
+            self._own.process = None
+            with self._lock:
+                self._open.discard(process)
+            process.close()
+            seconds = self._limits.seconds
+            if seconds is not None and begun is not None and died - begun >= seconds:
+                raise too_late("it", seconds) from None
+            raise
 
-    def _processes(self) -> "_Processes":
+    def _process(self) -> "_Process":
         """The process of this thread."""
-        processes: _Processes | None = getattr(self._own, "processes", None)
-        if processes is None:
-            processes = self._own.processes = _Processes(self._task, 1, self._seconds)
-            self._open.add(processes)
-        return processes
+        process: _Process | None = getattr(self._own, "process", None)
+        if process is None:
+            with self._lock:
+                if self._closed:
+                    raise CancelledError
+                process = self._own.process = _Process(self._task, self._limits)
+                self._open.add(process)
+        return process
 
 
-class _Processes:
-    """A pool of worker processes that run one task."""
+class _Room:
+    """A readers-writer lock: many `shared` holders or one `alone`."""
 
-    def __init__(self, task: Callable[[Any], Any], count: int, seconds: float | None) -> None:
-        if os.name == "posix":
-            resource_tracker.ensure_running()  # before signals are blocked: starting it would unblock them
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside, self._wanting = 0, 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._wanting)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._changed:
+            self._wanting += 1
+            self._changed.wait_for(lambda: not self._inside)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._wanting -= 1
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+
+class _Process:
+    """A worker process that runs one task on one item at a time."""
+
+    def __init__(self, task: Callable[[Any], Any], limits: Limits) -> None:
         self._notes, self._writer = Pipe(duplex=False)
-        start = (task, os.getpid(), self._writer, seconds)
-        self._executor: Any = ProcessPoolExecutor(count, env=_ONE_THREAD, initializer=install, initargs=start)
+        self._lock = threading.Lock()
+        self._given: Future[Any] | None = None
+        self._last_note: float | None = None
+        start = (task, os.getpid(), self._writer, limits)
+        with signals_blocked():  # it starts a process that cleans up
+            self._executor: Any = ProcessPoolExecutor(
+                1, env=_ONE_THREAD | limits.environment, initializer=install, initargs=start
+            )
 
-    def submit(self, number: int, item: Any) -> "Future[Any]":
-        return self.submit_call(run, number, item)
+    def run(self, item: Any) -> Any:
+        try:
+            return self.call(run, item)
+        finally:
+            self._last_note = self._read_notes()  # read now, so that they do not fill their pipe
 
-    def submit_call(self, call: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        with _signals_blocked():  # the first call of submit starts the workers
-            return self._executor.submit(call, *arguments)
+    def call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        with self._lock, signals_blocked():  # the first call starts the process
+            self._given = given = self._executor.submit(call, *arguments)
+        return given.result()
 
-    def begun(self) -> dict[int, float]:
-        """When which items were begun, by the notes that have arrived since the last call."""
-        read = {}
-        while self._notes.poll():
-            number, begun = NOTE.unpack(self._notes.recv_bytes())
-            read[number] = begun
-        return read
+    def begun(self) -> float | None:
+        """Time at which the last item was begun; None if it was not."""
+        return self._last_note
+
+    def _read_notes(self) -> float | None:
+        begun = None
+        with suppress(OSError):  # closed meanwhile by another thread
+            while self._notes.poll():
+                (begun,) = NOTE.unpack(self._notes.recv_bytes())
+        return begun
 
     def close(self) -> None:
-        """Kill the workers. Waiting items are removed first: with some left, loky's own thread would raise an error."""
-        with suppress(queue.Empty):
-            while True:
-                self._executor._work_ids.get_nowait()
-        self._executor.shutdown(wait=True, kill_workers=True)
+        """Kill the process, after it has received a waiting item: with one left, loky's own thread would fail."""
+        with self._lock:
+            while self._given is not None and not (self._given.running() or self._given.done()):
+                time.sleep(_PICKED_UP)
+            self._executor.shutdown(wait=True, kill_workers=True)
         self._notes.close()
         self._writer.close()
 
 
 @contextmanager
-def _signals_blocked() -> Iterator[None]:
+def signals_blocked() -> Iterator[None]:
     """Processes started in the block never receive Ctrl-C; this process receives it at the end of the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:
+        resource_tracker.ensure_running()  # with SIGHUP blocked; the other two it ignores, but it unblocks them here
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

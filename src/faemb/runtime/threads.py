@@ -1,11 +1,11 @@
-"""One task over many items in threads, for work inside array libraries, which release the GIL.
+"""Runs one task over many items in threads, for work inside array libraries, which release the GIL.
 
 A sequence of small array operations occupies one core, however many threads the library could use for each of them;
 several sequences in parallel occupy all cores. Meanwhile the linear algebra libraries are limited to one thread.
 
 Python acts on Ctrl-C in its main thread, between two steps of Python code: a call of a library that takes minutes would
-have to end first. So the main thread leaves such calls to daemon threads and waits. When it is interrupted it leaves
-them alone: they end with the process, or, in a process that goes on, when their call returns.
+have to end first. So the main thread runs such calls in daemon threads and waits. When it is interrupted it abandons
+them: they end with the process, or, if the process continues, when their call returns.
 """
 
 import contextvars
@@ -29,12 +29,22 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _STEP = 1.0
-"""Seconds between two looks at a call that runs in a thread; a signal ends the wait at once on POSIX systems."""
+"""Seconds between two checks of a call that runs in a thread; a signal ends the wait at once on POSIX systems."""
+
+
+_most_cores: int | None = None
+
+
+def use_cores(most: int) -> None:
+    """Limit the number of cores that this process uses, which is one of several worker processes."""
+    global _most_cores
+    _most_cores = most
 
 
 def cores() -> int:
     """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    present = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return present if _most_cores is None else min(_most_cores, present)
 
 
 def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | None = None) -> Result:
@@ -55,7 +65,7 @@ def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | No
 
 
 def reported(call: Callable[[], Result], stage: str, progress: Progress, *, interrupt: bool = True) -> Result:
-    """The result of a long call as a stage of unknown length; `interrupt`: whether to leave it to a thread."""
+    """The result of a long call as a stage of unknown length; `interrupt`: run it in a thread, so that Ctrl-C works."""
     waiting = partial(progress, stage, 0, UNKNOWN)
     waiting()
     result = interruptible(call, waiting) if interrupt else call()
@@ -71,19 +81,19 @@ def _settle(answer: "Future[Result]", task: Callable[[Item], Result], item: Item
 
 
 def _awaited(answer: "Future[Result]", meanwhile: Callable[[], None] | None = None) -> Result:
-    """In short steps: on some systems a wait without end cannot be interrupted."""
+    """The result, awaited in short steps: on some systems a wait without a timeout cannot be interrupted."""
     while True:
         with suppress(TimeoutError):
             return answer.result(timeout=_STEP)
         if answer.done():
-            return answer.result()  # it is the call that has raised a TimeoutError, or it has just ended
+            return answer.result()  # the call itself raised the TimeoutError, or it has just ended
         if meanwhile is not None:
             meanwhile()
 
 
 @cache
 def _skip_exit_handlers() -> None:
-    """Let the process end, with its exit status, before the exit handlers of compiled libraries.
+    """Let the process end, with its exit status, without running the exit handlers of compiled libraries.
 
     OpenBLAS's waits for its threads and frees the memory that an abandoned call still works in, which crashes.
     """
@@ -93,7 +103,7 @@ def _skip_exit_handlers() -> None:
 
 
 def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """The results of `task` in the order of the items, which are read at most one per thread ahead."""
+    """The results of `task` in the order of the items, of which at most one per thread is read ahead."""
     waiting = iter(items)
     first = list(islice(waiting, 2))
     if threads == 1 or len(first) < 2:  # a single item may use the libraries' own threads
@@ -111,7 +121,7 @@ def in_threads(task: Callable[[Item], Result], items: Iterable[Item], threads: i
 
 
 class _Pool(Generic[Item, Result]):
-    """Daemon threads that run one task; at its end a process would wait for the threads of concurrent.futures."""
+    """Daemon threads that run one task. Not concurrent.futures: a process waits for its threads before it ends."""
 
     def __init__(self, task: Callable[[Item], Result], threads: int) -> None:
         self._task, self._threads = task, threads
@@ -131,9 +141,9 @@ class _Pool(Generic[Item, Result]):
         return answer
 
     def __exit__(self, kind: type[BaseException] | None, *details: object) -> None:
-        """Items that wait are dropped, and threads end after their present one, which only an interrupt does not await.
+        """Drop queued items and wait for running ones, except after an interrupt.
 
-        It comes as a GeneratorExit where the receiver of the results was interrupted.
+        An interrupt of the code that receives the results arrives here as a GeneratorExit.
         """
         with suppress(Empty):
             while True:

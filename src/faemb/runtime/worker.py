@@ -11,10 +11,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from faemb.errors import FaembError
-from faemb.runtime.limits import is_lack_of_memory, limit_memory_of_this_process, out_of_memory
+from faemb.runtime.limits import Limits, is_lack_of_memory, limit_memory_of_this_process, out_of_memory
+from faemb.runtime.threads import use_cores
 
-NOTE = struct.Struct("<Qd")
-"""Sent to the parent: the number of an item, and the time at which it was begun."""
+NOTE = struct.Struct("<d")
+"""Sent to the parent: the time at which an item was begun."""
 
 _CHECK_EVERY = 0.5
 """Seconds between checks that the parent is running."""
@@ -28,22 +29,24 @@ class TaskFailed(Exception):
     """Type and text of a task's error; the error itself may be one that cannot be pickled, which breaks the pool."""
 
 
-def install(task: Callable[[Any], Any], parent: int, notes: Connection, seconds: float | None) -> None:
+def install(task: Callable[[Any], Any], parent: int, notes: Connection, limits: Limits) -> None:
     """In a worker: store the task, so that later only items are sent, and set the limits of this process."""
     global _task, _notes, _seconds
-    _task, _notes, _seconds = task, notes, seconds
+    _task, _notes, _seconds = task, notes, limits.seconds
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    use_cores(1)
     import cv2
 
     cv2.setNumThreads(1)
-    limit_memory_of_this_process()
+    if limits.memory is not None:
+        limit_memory_of_this_process()
 
 
-def run(number: int, item: Any) -> Any:
+def run(item: Any) -> Any:
     """The result of the task; an error of another package as a `TaskFailed`."""
     assert _task is not None  # noqa: S101  (the initializer has run)
     assert _notes is not None  # noqa: S101
-    _notes.send_bytes(NOTE.pack(number, time.monotonic()))
+    _notes.send_bytes(NOTE.pack(time.monotonic()))
     try:
         with _deadline(_seconds):
             return _task(item)

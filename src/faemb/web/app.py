@@ -30,6 +30,8 @@ def create_app(settings: ServerSettings) -> FastAPI:
             app.state.service = service
             metrics.watch("searching", lambda: service.searching.waiting)
             metrics.watch("looking", lambda: service.looking.waiting)
+            if service.changes is not None:
+                metrics.watch("changing", service.changes.waiting)
             yield
 
     app = FastAPI(
@@ -49,4 +51,5 @@ def create_app(settings: ServerSettings) -> FastAPI:
     describe_honestly(app)
     guard(app, settings)
     app.add_middleware(CountRequests, metrics=metrics)
+    app.openapi()  # prepares all routes: otherwise the first visitor would wait for it, beside threads that search
     return app

@@ -72,7 +72,7 @@ async def boxed(service: Service, question: Question, box: Sequence[float]) -> Q
 
 async def described(service: Service, file: Path, name: str, box: Region = None) -> QueryFeatures:
     try:
-        return await asyncio.wrap_future(service.describers.features(file, box))
+        return (await asyncio.wrap_future(service.describers.features(file, box))).features()
     except (TaskFailed, WorkerDied) as error:
         raise Problem(422, f"{name} cannot be used: {error}.") from error
     except (InputError, FormatError) as error:

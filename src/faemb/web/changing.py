@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,13 +17,14 @@ from typing import TypeVar
 
 from faemb.collection import Collection, Report, images_in
 from faemb.collection.catalogue import Entry
-from faemb.collection.sources import is_below
+from faemb.collection.sources import is_below, is_there
 from faemb.errors import FaembError, Fault, InputError, about
 from faemb.features.feature_files import kind_of
 from faemb.pages import changes_in_words, counted
 from faemb.runtime import Progress
+from faemb.runtime.places import Url
 from faemb.runtime.storage import sync_folder
-from faemb.web.desk import Desk
+from faemb.web.desk import Desk, for_visitor
 from faemb.web.jobs import Cancelled, Job, Jobs, Outcome, Work
 from faemb.web.problems import Problem, sentence
 from faemb.web.receiving import Coming, place
@@ -63,16 +64,20 @@ class Changes:
         self._lock = threading.Lock()
         self._is_closing = False
 
+    def waiting(self) -> int:
+        """Number of changes that have not begun."""
+        return self._desk.waiting
+
     async def do(self, task: Callable[[Collection], Result]) -> Result:
         """The result of a short change."""
-        return await _in_time(self._desk.submit(task))
+        return await _in_time(self._desk.submit(for_visitor(task)))
 
     async def add(self, files: Sequence[Coming]) -> Added:
         """Add files that were received. When this returns, they are stored."""
         answer: Future[Added] = Future()
         with self._lock:
             self._waiting.append(_Request(files, answer))
-        self._desk.submit(self._add_waiting)
+        self._desk.submit(for_visitor(self._add_waiting))
         return await _in_time(answer)
 
     def start(self, kind: str, work: Work) -> Job:
@@ -209,7 +214,7 @@ class _Batch:
     def _in_collection(self, content: str) -> Entry | None:
         """An image with this content whose file is there."""
         same = self._photos.with_content(content)
-        return next((entry for entry in same if self._photos.layout.path_of(entry.path).is_file()), None)
+        return next((entry for entry in same if is_there(self._photos.layout.path_of(entry.path))), None)
 
     def _refuse(self, content: str, fault: Fault) -> None:
         path = self._places.pop(content)
@@ -269,17 +274,24 @@ def relearn(photos: Collection, progress: Progress) -> Outcome:
 
 def add_folder(photos: Collection, folder: Path, progress: Progress) -> Outcome:
     """Leaves out what the remembered folder above it leaves out."""
-    above = [patterns for place, patterns in photos.folders().items() if is_below(folder, os.path.realpath(place))]
+    above = [patterns for place, patterns in _local_folders(photos) if is_below(folder, place)]
     sources = images_in(folder, exclude=above[0] if above else (), kind=kind_of(photos.model.extractor))
     return _outcome(photos.add(sources, progress=progress))
+
+
+def _local_folders(photos: Collection) -> Iterator[tuple[str, list[str]]]:
+    """The remembered folders of this machine, and what they leave out. Visitors name no folder on another server."""
+    for folder, patterns in photos.folders().items():
+        if not isinstance(folder, Url):
+            yield os.path.realpath(folder), patterns
 
 
 def require_allowed(photos: Collection, given: str, uploads: Path) -> Path:
     """The folder; an error unless it is one from which visitors may add images."""
     folder = Path(os.path.realpath(given)) if given and "\0" not in given else None
     if folder is not None:
-        for place in (*photos.folders(), uploads):
-            if is_below(folder, os.path.realpath(place)):
+        for place in (*(place for place, _ in _local_folders(photos)), os.path.realpath(uploads)):
+            if is_below(folder, place):
                 return folder
     raise Problem(
         403,

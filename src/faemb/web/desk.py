@@ -14,6 +14,10 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from faemb.collection import Collection
+from faemb.collection.stores.milvus_server import waiting_at_most
+
+VISITORS_WAIT = 10.0
+"""Seconds for which a server with the collection's vectors may be away before visitors are told."""
 
 Result = TypeVar("Result")
 Task = Callable[[Collection], Any]
@@ -28,17 +32,18 @@ class _Given:
 class Desk:
     """Opens the collection when it is made, and raises the error of opening it."""
 
-    def __init__(self, name: str, collection: Path, *, device: str = "cpu") -> None:
+    def __init__(self, name: str, collection: Path, *, device: str = "cpu", store: str | None = None) -> None:
         self._waiting: SimpleQueue[_Given | None] = SimpleQueue()
         self._is_closing = False
         opened: Future[None] = Future()
-        self._thread = threading.Thread(target=self._work, args=(collection, device, opened), name=name, daemon=True)
+        given = collection, device, store, opened
+        self._thread = threading.Thread(target=self._work, args=given, name=name, daemon=True)
         self._thread.start()
         opened.result()
 
     async def do(self, task: Callable[[Collection], Result]) -> Result:
         """The result of a task; one whose caller has gone before its turn is left out."""
-        return await asyncio.wrap_future(self.submit(task))
+        return await asyncio.wrap_future(self.submit(for_visitor(task)))
 
     def submit(self, task: Callable[[Collection], Result]) -> "Future[Result]":
         answer: Future[Result] = Future()
@@ -56,9 +61,9 @@ class Desk:
         self._waiting.put(None)
         self._thread.join()
 
-    def _work(self, folder: Path, device: str, opened: "Future[None]") -> None:
+    def _work(self, folder: Path, device: str, store: str | None, opened: "Future[None]") -> None:
         try:
-            collection = Collection(folder, device=device)
+            collection = Collection(folder, device=device, store=store)
         except BaseException as error:
             opened.set_exception(error)
             return
@@ -69,6 +74,16 @@ class Desk:
                     given.answer.cancel()
                 else:
                     _settle(given, collection)
+
+
+def for_visitor(task: Callable[[Collection], Result]) -> Callable[[Collection], Result]:
+    """A task for whose end somebody waits, and behind which others wait."""
+
+    def done(photos: Collection) -> Result:
+        with waiting_at_most(VISITORS_WAIT):
+            return task(photos)
+
+    return done
 
 
 def _settle(given: _Given, collection: Collection) -> None:

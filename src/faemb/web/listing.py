@@ -8,10 +8,8 @@ from pathlib import Path
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Outline
+from faemb.runtime.places import Url, is_url
 from faemb.web.problems import text
-
-_FEW = 20
-"""Dates that are looked up one by one; for more of them, all are read."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,9 @@ class Dates:
 
     def read(self, photos: Collection, contents: Iterable[str]) -> None:
         missing = [content for content in contents if content not in self._known]
-        if len(missing) > _FEW:
-            stored = photos.dates_taken()
-        else:
-            stored = {key: value for content in missing for key, value in photos.dates_taken(content).items()}
-        self._known.update({content: stored.get(content) for content in missing})
+        if missing:
+            stored = photos.dates_taken(missing)
+            self._known.update({content: stored.get(content) for content in missing})
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Listing:
         roots = [text(folder) for folder in photos.folders()]
         counts: Counter[str] = Counter()
         for folder, count in (here := Counter(image.folder for image in self.images(photos))).items():
-            for above in {folder, *map(str, Path(folder).parents)}:
+            for above in {folder, *map(str, (Url(folder) if is_url(folder) else Path(folder)).parents)}:
                 if above in here or any(is_inside(above, root) for root in roots):
                     counts[above] += count
         return dict(sorted(counts.items()))

@@ -10,9 +10,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
 from faemb.errors import FaembError, FormatError, InputError, LimitError, MissingExtraError
 
 MEDIA_TYPE = "application/problem+json"
+_LATER = "10"
+"""Seconds after which a server that was away may answer."""
 
 
 class Problem(Exception):
@@ -38,7 +41,8 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FaembError)
     async def known(request: Request, error: FaembError) -> JSONResponse:
-        return problem_response(_status(error), sentence(str(error)))
+        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError) else None
+        return problem_response(_status(error), sentence(str(error)), later)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -67,6 +71,10 @@ def _status(error: FaembError) -> int:
         return 422
     if isinstance(error, FormatError | MissingExtraError):
         return 500
+    if isinstance(error, StoreAwayError):
+        return 503
+    if isinstance(error, StoreFullError):
+        return 507
     return 409
 
 

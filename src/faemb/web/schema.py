@@ -44,7 +44,7 @@ class Image(BaseModel):
 class ImageFacts(Image):
     bytes: int
     features: int = Field(description="Number of local features.")
-    available: bool = Field(description="Whether the file is still there.")
+    available: bool = Field(description="Whether the file is still there; of one on a server, it is not asked.")
 
 
 class Page(BaseModel):
@@ -125,7 +125,7 @@ class Info(BaseModel):
     name: str
     images: int
     searchable: int
-    without_features: int = Field(description="Images without local features, which are never found.")
+    without_features: int = Field(description="Images without local features, which are ranked last.")
     waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
     unreadable: list[Unusable] = Field(description="Files in its folders that cannot be used.")
     folders: list[str]

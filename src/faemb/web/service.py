@@ -1,13 +1,14 @@
 """What all requests share: the threads with the collection, the workers that read images, and the queries of users."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from faemb.collection import Collection
+from faemb.errors import FaembError
 from faemb.runtime.scratch import scratch_folder
 from faemb.web.answering import Answers
 from faemb.web.changing import Changes
@@ -46,7 +47,7 @@ def running(settings: ServerSettings) -> Iterator[Service]:
         folder = stack.enter_context(scratch_folder())
 
         def desk(name: str) -> Desk:
-            return Desk(name, settings.collection, device=settings.device)
+            return Desk(name, settings.collection, device=settings.device, store=settings.store)
 
         desks = {}
         for name in ("searching", "looking"):
@@ -77,9 +78,11 @@ def running(settings: ServerSettings) -> Iterator[Service]:
 
 
 def _warm_up(photos: Collection) -> None:
-    """Read what every search needs, while nobody waits for it."""
-    if photos.model.is_fitted:
-        _ = photos.view().unrelated
+    """Search once, for an image of the collection, while nobody waits: what every search needs is then in memory."""
+    first = next((entry for entry in photos.entries() if entry.slot is not None), None)
+    if first is not None:
+        with suppress(FaembError):  # its features may not be kept
+            photos.search_features([photos.features(photos.layout.path_of(first.path))])
 
 
 def service_of(request: Request) -> Service:

@@ -27,6 +27,8 @@ class ServerSettings:
     uploads: Path | None = None
     """Folder for added images; None: `NAME-uploads` beside the collection `NAME.faemb`."""
     device: str = "cpu"
+    store: str | None = None
+    """Where the server with the collection's vectors is now, if it has moved."""
     jobs: int | None = None
     """Worker processes that read queries; one per core if None."""
     most_bytes: int = 64_000_000

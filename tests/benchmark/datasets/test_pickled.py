@@ -140,7 +140,7 @@ def test_any_damage_ends_well(file: Path, place: int, value: int, cut: int) -> N
         (b"\x80\x04cnumpy\nndarray\n)\x81.", "the operation NEWOBJ"),
         (b"\x80\x04(cnumpy\nndarray\no.", "the operation OBJ"),
         (b"\x80\x04(inumpy\nndarray\n.", "the operation INST"),
-        (b"\x80\x04cnumpy\nndarray\nK\x01\x85R.", "an array that is made in another way"),
+        (b"\x80\x04cnumpy\nndarray\nK\x01\x85R.", "an array that NumPy did not write"),
         (b"\x80\x04cnumpy\ndtype\nX\x01\x00\x00\x00O\x85R.", "an array of something else than numbers"),
         (b"\x80\x04c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00bz2\x86R.", "another encoding than latin1"),
     ],

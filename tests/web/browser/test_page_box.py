@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from browsing import Watch, opened
+from processes import wait_until
 
 
 @pytest.fixture
@@ -124,17 +125,30 @@ def phone(chromium: Browser, watch: Watch) -> Iterator[Page]:
         yield made
 
 
-def test_box_by_touch(phone: Page, server: str, ids: dict[str, int]):
+def swipe(page: Page, *path: tuple[float, float]) -> None:
+    """With one finger, over places of the picture as parts of its sides."""
+    place = page.locator(".surface").bounding_box()
+    assert place
+    fingers = page.context.new_cdp_session(page)
+    for number, (x, y) in enumerate(path):
+        at = {"x": place["x"] + x * place["width"], "y": place["y"] + y * place["height"]}
+        kind = "touchMove" if number else "touchStart"
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+    fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_scrolls_the_page_and_draws_a_box_after_a_button(phone: Page, server: str, ids: dict[str, int]):
     phone.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
     expect(phone.locator(".results .card:not(.skeleton)").first).to_be_attached()
-    place = phone.locator(".surface").bounding_box()
-    assert place
-    fingers = phone.context.new_cdp_session(phone)
-    for kind, part in (("touchStart", 0.25), ("touchMove", 0.5), ("touchMove", 0.75), ("touchEnd", None)):
-        at = (
-            []
-            if part is None
-            else [{"x": place["x"] + part * place["width"], "y": place["y"] + part * place["height"]}]
-        )
-        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+    swipe(phone, (0.5, 0.9), (0.5, 0.7), (0.55, 0.4), (0.6, 0.1))
+    assert wait_until(lambda: phone.evaluate("scrollY > 50"))
+    expect(phone.locator(".box-frame")).to_be_hidden()
+    expect(phone).not_to_have_url(re.compile("box="))
+    phone.evaluate("scrollTo(0, 0)")
+    phone.get_by_role("button", name="Draw a box").tap()
+    swipe(phone, (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))
     assert_near(box_in_address(phone), (0.25, 0.25, 0.75, 0.75), SIZE)
+    expect(phone.get_by_role("button", name="Draw a box")).to_be_hidden()
+    swipe(phone, (0.75, 0.75), (0.8, 0.8), (0.9, 0.85))
+    expect(phone).to_have_url(re.compile(r"box=\d+,\d+,57"))
+    assert_near(box_in_address(phone), (0.25, 0.25, 0.9, 0.85), SIZE)

@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch, assert_accessible
 from faemb.demo.prints import pictures
@@ -42,6 +42,25 @@ def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_galle
     page.goto(f"{writable}/?view=browse&name={first.name}")
     page.get_by_role("link", name=f"Search with {first.name}").click()
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
+
+
+def test_a_busy_server_is_asked_again(page: Page, watch: Watch, writable: str, tmp_path: Path):
+    watch.expected = ("429",)
+    Image.fromarray(pixels(78, (320, 240))).save(tmp_path / "busy.png")
+    answers = iter([429, 429])
+
+    def answer(route: Route) -> None:
+        status = next(answers, None)
+        route.continue_() if status is None else route.fulfill(status=status, headers={"Retry-After": "1"})
+
+    page.route("**/api/images", answer)
+    page.goto(f"{writable}/?view=add")
+    page.get_by_label("Choose pictures").set_input_files(tmp_path / "busy.png")
+    page.get_by_role("link", name="Browse", exact=True).click()
+    expect(page.locator(".toast")).to_contain_text("1 picture was sent.")
+    page.get_by_role("link", name="Add", exact=True).click()
+    expect(file_row(page, "busy.png")).to_contain_text("added")
+    assert next(answers, None) is None
 
 
 def test_pictures_are_dropped(page: Page, writable: str):
@@ -86,6 +105,7 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     assert_accessible(page)
     page.get_by_role("button", name="Keep it").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Remove: close.jpg").first).to_be_focused()
     expect(cards).to_have_count(4)
 
     page.get_by_role("button", name="Remove: close.jpg").first.click()
@@ -96,6 +116,31 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".toast")).to_contain_text("close.jpg is back.")
     expect(cards).to_have_count(4)
+
+
+def test_a_removal_leaves_the_list_and_the_focus_where_they_were(page: Page, writable: str):
+    """In a list of pages of ten, each with another version of its thumbnails."""
+
+    def answer(route: Route) -> None:
+        told = route.fetch(url=route.request.url.replace("limit=60", "limit=10")).json()
+        route.fulfill(json=told | {"images": [image | {"content": f"c{image['id']}"} for image in told["images"]]})
+
+    page.route("**/api/images?*", answer)
+    page.set_viewport_size({"width": 400, "height": 500})
+    page.goto(f"{writable}/?view=browse")
+    cards = page.locator(".endless .card:not(.skeleton)")
+    for number in (9, 19, 25):
+        cards.nth(number).scroll_into_view_if_needed()
+        expect(cards.nth(number + 1)).to_be_attached()
+    numbers = [cards.nth(place).get_attribute("data-id") for place in (25, 26)]
+    expect(cards.nth(25).locator("img")).to_have_attribute("src", f"/api/images/{numbers[0]}/thumbnail?v=c{numbers[0]}")
+    cards.nth(25).get_by_role("button", name="Remove").click()
+    scrolled = page.evaluate("scrollY")
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.locator(f'.card[data-id="{numbers[1]}"] .open')).to_be_focused()
+    assert abs(page.evaluate("scrollY") - scrolled) < 2
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("is back")
 
 
 def test_remove_from_results(page: Page, writable: str):
@@ -125,8 +170,26 @@ def test_groups_are_found_by_a_job_and_shown(page: Page, writable: str):
     expect(page).to_have_url(f"{writable}/?view=groups")
 
 
-def test_a_job_is_followed_and_cancelled(page: Page, writable: str, own_gallery: Path):
-    """Large pictures full of detail, so that the work takes long enough."""
+def test_groups_of_a_collection_that_has_changed_since(page: Page, writable: str):
+    """As the server tells it."""
+    asked = []
+
+    def answer(route: Route) -> None:
+        asked.append(again := "again=true" in route.request.url)
+        route.fulfill(json={"groups": [], "total": 0, "note": "", "outdated": not again})
+
+    page.route("**/api/duplicates*", answer)
+    page.goto(f"{writable}/?view=groups")
+    sentence = page.get_by_text("The collection has changed since its pictures were compared.")
+    expect(sentence).to_be_visible()
+    page.get_by_role("button", name="Look again").click()
+    expect(sentence).to_be_hidden()
+    assert asked == [False, True]
+
+
+def test_a_job_is_followed_and_cancelled(page: Page, watch: Watch, writable: str, own_gallery: Path):
+    """Large pictures full of detail, so that the work takes long enough; also when the server is away for a while."""
+    watch.expected = ("ERR_FAILED",)
     rng = np.random.default_rng(3)
     slow = own_gallery / "images" / "slow"
     slow.mkdir()
@@ -141,6 +204,10 @@ def test_a_job_is_followed_and_cancelled(page: Page, writable: str, own_gallery:
     page.goto(f"{writable}/?view=jobs")
     running = page.locator(".job").first
     expect(running).to_have_attribute("data-state", "running")
+    page.route("**/api/jobs", lambda route: route.abort())
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    page.unroute("**/api/jobs")
+    expect(page.get_by_role("alert")).to_be_hidden()
     running.get_by_role("button", name="Cancel").click()
     expect(running).to_have_attribute("data-state", "cancelled", timeout=60_000)
     expect(running.get_by_role("progressbar")).to_have_count(0)
@@ -154,10 +221,13 @@ def test_a_folder_of_the_server_is_added(page: Page, writable: str, own_gallery:
     Image.fromarray(pixels(88, (320, 240))).save(own_gallery / "images" / "map" / "late.png")
     page.goto(f"{writable}/?view=add")
     field = page.get_by_label("A folder inside one of these")
+    folder = str(own_gallery / "images" / "map")
+    expect(page.locator("datalist option").nth(1)).to_be_attached()
+    assert folder in page.locator("datalist option").evaluate_all("(all) => all.map((option) => option.value)")
     field.fill("/etc")
     page.get_by_role("button", name="Add its pictures").click()
     expect(page.locator(".toast.bad")).to_be_visible()
-    field.fill(str(own_gallery / "images" / "map"))
+    field.fill(folder)
     page.get_by_role("button", name="Add its pictures").click()
     expect(page.locator(".job").first).to_have_attribute("data-state", "done")
     page.goto(f"{writable}/?view=browse&name=late")

@@ -5,9 +5,10 @@ import re
 import httpx
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from gallery import PLANTED
+from processes import wait_until
 
 
 @pytest.fixture
@@ -34,6 +35,9 @@ def test_matches_are_drawn_and_joined(compared: Page, server: str, pair: tuple[i
     expect(compared.locator(".joined .other")).to_be_hidden()
     expect(compared.locator(".reasons li")).to_have_text(told["reasons"][1:])
     expect(compared.locator(".verdict")).to_contain_text("The same thing")
+    with compared.expect_download() as saved:
+        compared.get_by_role("link", name="Original file of the result").click()
+    assert saved.value.suggested_filename == "after.png"
 
 
 def test_ends_of_lines_lie_on_their_regions(compared: Page, server: str, pair: tuple[int, int]):
@@ -185,10 +189,27 @@ def test_arrow_keys_step_through_the_results(compared: Page, pair: tuple[int, in
     expect(compared).to_have_url(re.compile(f"compare={pair[1]}$"))
 
 
+def test_a_pair_that_is_awaited_is_not_taken_for_the_one_before(compared: Page):
+    held: list[Route] = []
+    compared.route("**/api/explain/**", lambda route: held.append(route))
+    compared.keyboard.press("ArrowRight")
+    assert wait_until(lambda: compared.evaluate("1") and bool(held))
+    compared.get_by_text("One over the other").click()
+    expect(compared).to_have_url(re.compile("how=over"))
+    expect(compared.locator(".compare-body")).to_have_attribute("aria-busy", "true")
+    expect(compared.locator(".laid")).to_have_count(0)
+    held[0].continue_()
+    expect(compared.locator(".compare-body")).not_to_have_attribute("aria-busy", "true")
+    expect(compared.locator(".joined")).to_have_count(0)
+
+
 @pytest.mark.parametrize("leave", ["Escape", "back", "close"])
 def test_it_closes_and_the_results_are_as_before(compared: Page, pair: tuple[int, int], leave: str):
-    if leave == "Escape":
-        compared.keyboard.press("Escape")
+    if leave == "Escape":  # twice at once, which is one step back
+        compared.locator(".compare").evaluate(
+            """(dialog) => [1, 2].forEach(() => dialog.dispatchEvent(
+              new KeyboardEvent("keydown", { key: "Escape", bubbles: true, cancelable: true })))"""
+        )
     elif leave == "back":
         compared.go_back()
     else:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch
 from processes import wait_until
@@ -97,6 +97,18 @@ def test_a_file_that_is_no_picture_is_explained_where_the_user_looks(
     expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
 
 
+def test_a_file_that_is_too_large_is_not_sent(page: Page, server: str, photograph: Path):
+    def small(route: Route) -> None:
+        told = route.fetch()
+        route.fulfill(response=told, body=re.sub('data-most-bytes="[0-9]+"', 'data-most-bytes="2000"', told.text()))
+
+    page.route(f"{server}/", small)
+    page.route("**/api/search", lambda route: route.abort())
+    page.goto(server)
+    page.get_by_label("Choose a photograph").set_input_files(photograph)
+    expect(page.get_by_role("alert")).to_have_text("left.jpg is larger than 2 KB, which is the most that may be sent.")
+
+
 def test_start_with_a_picture_and_follow_results(page: Page, server: str, ids: dict[str, int]):
     page.goto(server)
     page.locator(".start-cards .card .open").first.click()
@@ -157,8 +169,20 @@ def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids:
     assert_found(page, "palace/right.jpg")
     page.get_by_role("button", name="Clear filters").click()
     expect(page).not_to_have_url(re.compile("name="))
+    steps = page.evaluate("history.length")
+    page.get_by_label("Date from").fill("2001-02-03")
+    expect(page).to_have_url(re.compile("since=2001-02-03"))
+    assert page.evaluate("history.length") == steps
     page.goto(f"{server}/?query=image-{ids['flower/original.jpg']}&folder={gallery / 'images' / 'planted'}")
-    expect(page.locator(".line")).to_contain_text("No picture shows the same thing, as far as can be told")
+    expect(page.locator(".line")).to_contain_text("No result is confirmed")
+
+
+def test_filters_of_a_phone_that_is_turned(page: Page, server: str):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{server}/?view=browse")
+    expect(page.get_by_label("Name contains")).to_be_hidden()
+    page.set_viewport_size({"width": 844, "height": 390})
+    expect(page.get_by_label("Name contains")).to_be_visible()
 
 
 def test_expansion_is_in_the_address(page: Page, server: str, ids: dict[str, int]):
@@ -170,13 +194,36 @@ def test_expansion_is_in_the_address(page: Page, server: str, ids: dict[str, int
 
 def test_nothing_is_claimed_below_the_line(page: Page, server: str, ids: dict[str, int]):
     page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
-    expect(page.locator(".line")).to_have_text("Nothing is claimed of the following.")
+    expect(page.locator(".line")).to_have_text("Not confirmed (confidence below 50 %):")
     claims = page.locator(".results .cards > li").evaluate_all(
         "items => items.map((item) => item.querySelector('.claim')?.className ?? 'line')"
     )
     line = claims.index("line")
     assert "claim unsure" not in claims[:line]
     assert set(claims[line + 1 :]) == {"claim unsure"}
+
+
+def test_hits_are_counted_as_far_as_they_have_come(page: Page, server: str, ids: dict[str, int]):
+    """Three of them are sure; the others, which were not judged, come later."""
+    later: list[Route] = []
+
+    def answer(route: Route) -> None:
+        if 'name="offset"\r\n\r\n3' in (route.request.post_data or ""):
+            later.append(route)
+        else:
+            route.fulfill(json=judged(route, slice(0, 3), {"verdict": "same", "confidence": 0.95}))
+
+    def judged(route: Route, part: slice, verdict: dict[str, object]) -> dict[str, object]:
+        told = route.fetch().json()
+        return told | {"hits": [hit | {"itself": False} | verdict for hit in told["hits"][part]], "total": 35}
+
+    page.route("**/api/search", answer)
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(page.locator(".summary")).to_contain_text("At least 3 pictures show the same thing.")
+    assert wait_until(lambda: page.evaluate("1") and bool(later))
+    later[0].fulfill(json=judged(later[0], slice(0, 32), {"verdict": "", "confidence": None}))
+    expect(page.locator(".line")).to_have_text("Not compared with the query, only similar to it:")
+    expect(page.locator(".summary")).to_contain_text(re.compile("^3 pictures show the same thing"))
 
 
 def test_nothing_moves_while_results_come(page: Page, server: str, ids: dict[str, int]):

@@ -23,7 +23,7 @@ Answers = dict[str, float]
 """Similarity by image."""
 
 FOLDER, EXPECTED = "photos.faemb", f"{KEPT}-expected.json"
-INDEXES = ("hnsw", "ivf-pq", "binary")
+INDEXES = ("rabitq", "hnsw", "ivf-pq", "binary")
 TOLERANCE = 0.002
 GOLDEN = ("collection-v1", "collection-v2", "collection-v3")
 

@@ -1,8 +1,8 @@
-"""Counts and checksums of a dataset, by which two reports can be compared, and names of missing images.
+"""Counts and checksums of a dataset, which show whether two reports used the same data, and names of missing images.
 
-Images have no official checksums, and copies differ: faces were blurred in Oxford and Paris, Holidays were turned
-upright. A checksum is the SHA-256 of sorted lines, one for each image, "name size sha256-of-content". It depends on the
-names and bytes of the images, not on their folders.
+There are no official checksums of images, and copies differ: faces were blurred in Oxford and Paris, images of Holidays
+were turned upright. A checksum is the SHA-256 of sorted lines, one for each image, "name size sha256-of-content". It
+depends on the names and bytes of the images, not on their folders.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Checked:
     """Whether there are as many images and queries as published; None without a published size."""
     queries: int
     images: Sum
-    """Including queries that are not among the images."""
+    """Sum of all images, including queries that are not among them."""
     distractors: Sum
     labels: str
     """Checksum of the queries, their boxes, relevant images and junk."""

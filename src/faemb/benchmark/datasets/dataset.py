@@ -1,4 +1,4 @@
-"""The form in which every benchmark is read: images by number, queries, relevant images and junk of each."""
+"""Common representation of all benchmarks: numbered images, and queries with their relevant images and junk."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class Query:
     """Number of the query among the images; None if it is not one of them."""
     relevant: tuple[int, ...]
     junk: tuple[int, ...] = ()
-    """Neither right nor wrong: removed from the ranking before it is measured."""
+    """Images that are neither right nor wrong: removed from the ranking before it is measured."""
     box: Box | None = None
 
 
@@ -56,7 +56,7 @@ class Dataset:
         return (*query.junk, *dropped)
 
     def with_distractors(self, place: str | PathLike[str]) -> "Dataset":
-        """The same queries among more images, which may have the same names as the dataset's."""
+        """The same queries, searched among more images; these may have the same names as images of the dataset."""
         folder = Path(place)
         if not folder.is_dir():
             raise InputError(f"there is no folder {folder}; expected one with distractor images")

@@ -17,7 +17,7 @@ from faemb.errors import InputError
 
 _NAME = re.compile(r"\d{6,}")
 _GROUPS = range(1000, 1500)
-"""Groups of the complete dataset."""
+"""Numbers of the groups of the complete dataset."""
 
 
 def read_holidays(contents: Contents) -> GroundTruth:

@@ -39,14 +39,14 @@ class Kind:
     distractors: int = 0
     """Number of distractors in published results."""
     by_names: bool = False
-    """Whether it is recognised by the names of its images."""
+    """Whether the kind is recognised by the names of its images."""
 
     def is_complete(self, images: int, queries: int) -> bool | None:
-        """None without a published size."""
+        """Whether the numbers are those of a complete copy; None without a published size."""
         return images in self.images and queries == self.queries if self.images else None
 
     def distractors_note(self, images: int) -> str:
-        """Compares the number of distractors with that of published results; one percent of difference is allowed."""
+        """Compare the number of distractors with that of published results; it may differ by one percent."""
         if not self.distractors:
             return ""
         same = abs(images - self.distractors) <= self.distractors / 100

@@ -1,4 +1,4 @@
-"""Numbers of images, by the names that ground truth uses for them."""
+"""Maps the names of images in ground truth to image numbers."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class Names:
         return tuple(dict.fromkeys(self.number(name) for name in names))
 
     def require(self, names: Iterable[str], source: Path) -> None:
-        """Refuse ground truth that names absent images."""
+        """Raise an InputError if ground truth names absent images."""
         absent = [name for name in dict.fromkeys(names) if name not in self._numbers]
         if absent:
             raise InputError(
@@ -43,7 +43,7 @@ class Names:
 
 
 def require_numbered(contents: Contents, name: re.Pattern[str], example: str) -> None:
-    """Refuse images with other names than a benchmark has, and images of the same name."""
+    """Raise an InputError for images whose names do not belong to the benchmark, and for images of the same name."""
     odd = [path.name for path in contents.images if not name.fullmatch(path.stem)]
     if odd:
         raise InputError(
@@ -54,7 +54,7 @@ def require_numbered(contents: Contents, name: re.Pattern[str], example: str) ->
 
 
 def require_distinct(images: Sequence[Path]) -> None:
-    """Refuse images of the same name, such as thumbnails: copies would count as relevant or as wrong."""
+    """Raise an InputError for images of the same name, such as thumbnails: copies would count as results."""
     seen: dict[str, Path] = {}
     for path in images:
         if seen.setdefault(path.stem, path) is not path:

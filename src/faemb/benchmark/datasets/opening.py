@@ -1,7 +1,7 @@
 """Opens a folder as the kind of benchmark that its files indicate; the name of the folder does not matter.
 
-Files of ground truth come first: gt.tsv, gnd_*.pkl, *_query.txt. Without any, Holidays and UKBench are recognised by
-the names of their images. A gt.tsv with the same ground truth as these names is read as that benchmark, too.
+Files of ground truth take precedence: gt.tsv, gnd_*.pkl, *_query.txt. Without any, Holidays and UKBench are recognised
+by the names of their images. A folder whose gt.tsv equals the ground truth given by these names is that benchmark, too.
 Where a folder has files of several benchmarks, such as Oxford and revisited Oxford, the kind has to be given.
 """
 
@@ -23,7 +23,7 @@ KINDS = {kind.name: kind for kind in (HOLIDAYS, OXFORD, PARIS, REVISITED_OXFORD,
 
 
 def open_dataset(folder: str | PathLike[str], kind: str | None = None) -> Dataset:
-    """The benchmark in a folder, recognised by its files, or read as the kind that is given."""
+    """The benchmark in a folder; its kind is recognised by its files unless it is given."""
     given = None if kind is None else kind_named(kind)
     contents = contents_of(Path(folder))
     chosen = given or _recognised(contents)

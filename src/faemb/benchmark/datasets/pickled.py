@@ -1,10 +1,13 @@
-"""Reads lists, texts and NumPy arrays of numbers from a pickle, without running code that a hostile file names.
+"""Reads lists, texts and NumPy arrays of numbers from a pickle, without executing code that a malicious file names.
 
-A pickle is a program for a machine with a stack and a memo, which names the functions that build its objects. Here its
-instructions are carried out one by one, without Python's pickle: only those that plain data uses are known, and every
-name is looked up in a short list of functions of this module. Keys of dictionaries are texts, since the hash of tuples
-inside each other takes exponential time. Each instruction takes the time of its own bytes and of the objects that it
-takes from the stack, and the memory of all is counted. Protocols 2 to 5.
+Python's Unpickler is not used, even with an allow-list: hashing nested tuples takes exponential time, and memory cannot
+be bounded.
+
+A pickle is a program for a stack machine with a memo, and names the functions that build its objects. Here its
+instructions are executed one by one: only those that plain data needs are implemented, and names refer only to a short
+list of functions of this module. Keys of dictionaries must be texts. The time of an instruction is proportional
+to its own bytes and the objects that it takes from the stack, and the memory of all objects is counted. Protocols 2 to
+5.
 """
 
 import struct
@@ -18,11 +21,11 @@ from faemb.errors import InputError
 from faemb.runtime.limits import item_memory, require_memory, require_plain_file
 
 LARGEST = 64 << 20
-"""Largest size of a file in bytes; the ground truth of Oxford and Paris has a few million."""
+"""Largest size of a file in bytes; the ground truth of Oxford and Paris takes a few million."""
 
 _DTYPES = {"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"}
 _NUMBER_BYTES, _OBJECT_BYTES, _TEXT_FACTOR = 48, 400, 4
-"""Memory for a number, for any other object, and for each byte of a text, which may become four."""
+"""Bytes of memory for a number, for any other object, and for each byte of a text, which may need four."""
 _DAMAGE = (EOFError, ValueError, TypeError, LookupError, AttributeError, struct.error)
 
 
@@ -31,7 +34,7 @@ class _Refused(Exception):
 
 
 def unpickled(path: Path) -> object:
-    """The object in the file; arrays as `Array`, which `numbers` reads."""
+    """The object in the file; arrays are instances of `Array`, whose values `numbers` returns."""
     if require_plain_file(path, "the ground truth of a benchmark").st_size > LARGEST:
         raise InputError(f"{path} is larger than {LARGEST:,} bytes; expected the ground truth of a benchmark")
     try:
@@ -64,7 +67,7 @@ def _number(value: object) -> int | float:
 
 
 class _Type:
-    """Stands for a NumPy dtype."""
+    """Represents a NumPy dtype."""
 
     __slots__ = ("dtype",)
 
@@ -81,7 +84,7 @@ class _Type:
 
 
 class Array:
-    """Stands for a NumPy array: the bytes of its numbers and their type, whatever its shape."""
+    """Represents a NumPy array by the bytes of its numbers and their type; its shape is ignored."""
 
     __slots__ = ("_content", "_kind")
 
@@ -99,14 +102,14 @@ class Array:
         return len(self._content) // self._kind.dtype.itemsize
 
     def values(self) -> list[int | float]:
-        """Decoded only when needed, since a small file can hold many arrays of the same bytes."""
+        """The numbers, decoded only when needed, since a small file can hold many arrays that share their bytes."""
         content = self._content
         raw = content.encode("latin-1") if isinstance(content, str) else content
         return np.frombuffer(raw, self._kind.dtype).tolist()
 
 
 class _Function:
-    """A name that the file may give; nothing but a call of it can be done with it."""
+    """A function that the file may name; it can only be called."""
 
     __slots__ = ("call",)
 
@@ -115,7 +118,7 @@ class _Function:
 
 
 class _Machine:
-    """Carries out the instructions of a pickle; texts of protocol 2 are read as latin-1."""
+    """Executes the instructions of a pickle; texts of protocol 2 are read as latin-1."""
 
     def __init__(self, data: bytes, source: Path) -> None:
         self._data, self._place, self._source = data, 0, source
@@ -132,7 +135,7 @@ class _Machine:
         while True:
             code = data[self._place]
             self._place += 1
-            if code == _SHORT:  # nearly all that ground truth consists of
+            if code == _SHORT:  # the most frequent instruction of a ground truth
                 stack.append(data[self._place] | data[self._place + 1] << 8)
                 self._place += 2
                 self._spent += _NUMBER_BYTES
@@ -165,7 +168,7 @@ class _Machine:
 
     def _pop(self) -> object:
         if self._marks and len(self._stack) == self._marks[-1]:
-            raise ValueError("more is taken than there is")
+            raise ValueError("a value is missing on the stack")
         return self._stack.pop()
 
     def _since_mark(self) -> list[object]:
@@ -176,7 +179,7 @@ class _Machine:
 
     def _top(self, kind: type) -> object:
         if not self._stack or type(self._stack[-1]) is not kind:
-            raise ValueError("another object than expected")
+            raise ValueError("an object of an unexpected type")
         return self._stack[-1]
 
     # Numbers and constants
@@ -291,14 +294,14 @@ class _Machine:
     def call(self) -> None:
         arguments, function = self._pop(), self._pop()
         if not isinstance(function, _Function) or not isinstance(arguments, tuple):
-            raise ValueError("a call of something that is no function")
+            raise ValueError("a call of an object that is not a function")
         self._push(function.call(*arguments))
 
     def build(self) -> None:
         state = self._pop()
         made = self._stack[-1]
         if not isinstance(made, _Type | Array):
-            raise ValueError("a state of something that has none")
+            raise ValueError("a state for an object that has none")
         made.set_state(state)
 
 
@@ -314,14 +317,14 @@ def _scalar(kind: object, content: object) -> int | float:
 
 
 def _encoded(text: object, encoding: object) -> object:
-    """Protocol 2 writes bytes as text, one character for each; `Array` reads them from it."""
+    """The text itself: protocol 2 stores bytes as text, one character per byte, and `Array` decodes them."""
     if encoding != "latin1":
         raise _Refused("another encoding than latin1")
     return text
 
 
 def _ndarray(*arguments: object) -> object:
-    raise _Refused("an array that is made in another way than NumPy makes it")
+    raise _Refused("an array that NumPy did not write")
 
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")

@@ -9,7 +9,7 @@ from faemb.features.region import Box
 from faemb.runtime.limits import require_memory, require_plain_file
 
 _TEXT_FACTOR = 64
-"""Memory for each byte of a text: lines of a few characters become lists of texts, one for each name."""
+"""Bytes of memory per byte of a text: short lines become lists of strings, one for each name."""
 _SHOWN = 30
 
 
@@ -37,6 +37,6 @@ def box_of(corners: Sequence[str | float], source: str) -> Box:
 
 
 def _in_short(corner: str | float) -> str:
-    """As it is written; a whole number of hundreds of digits by its first ones."""
+    """The text of a corner, cut if it is long; numbers with hundreds of digits are not printed."""
     text = corner if isinstance(corner, str) else repr(corner) if abs(corner) < 1e300 else "a number beyond 1e300"
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,4 +1,4 @@
-"""Revisited Oxford and Paris: new labels for the same images, in three degrees of difficulty. [RITAC18]
+"""Revisited Oxford and Paris: new labels for the same images, with three protocols of increasing difficulty. [RITAC18]
 
 gnd_roxford5k.pkl and gnd_rparis6k.pkl hold `imlist` and `qimlist`, names without suffix, and `gnd`, for each query a
 box `bbx` and three lists of numbers into `imlist`: `easy`, `hard`, `junk`. Queries are not among the images.
@@ -30,7 +30,7 @@ PROTOCOLS = {
 }
 """Lists of relevant images, and lists of images that are removed."""
 _LISTED_BYTES = 120
-"""Memory for a number of a list in the three protocols, and while it is checked."""
+"""Bytes of memory per number of a list, in all three protocols and while it is checked."""
 
 
 def read_revisited(file: str, contents: Contents) -> GroundTruth:
@@ -60,7 +60,10 @@ class _Labels:
         self._require_affordable()
 
     def _require_affordable(self) -> None:
-        """A small file can name one long list many times; each becomes a list of its own, for each protocol."""
+        """Raise an error if the lists need too much memory.
+
+        A small file can refer to one long list many times; each reference becomes a separate list, for each protocol.
+        """
         entries = [entry for entry in self._judged if isinstance(entry, dict)]
         lists = [entry.get(key) for entry in entries for key in ("easy", "hard", "junk", "bbx")]
         require_memory(sum(_LISTED_BYTES * len(each) for each in lists if isinstance(each, list | Array)), self.source)

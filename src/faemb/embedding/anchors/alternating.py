@@ -2,8 +2,9 @@
 
     Q(G, V) = 1/m sum_i [ 1/2 |x_i - V'g_i|^2 + mu/2 sum_j p_ij |x_i - v_j|_1^(k+1) ]
 
-with p_ij = |g_ij| for FAemb [DC17, Eq. 19] and |g_i|^2 for F-FAemb [DC17, Eq. 27]. In turn: the optimal coefficients
-G for the anchors V, then a few trust-region steps on V for these coefficients. Neither half can increase Q.
+with p_ij = |g_ij| for FAemb [DC17, Eq. 19] and |g_i|^2 for F-FAemb [DC17, Eq. 27]. Each iteration computes the optimal
+coefficients G for the anchors V, then takes a few trust-region steps on V for these coefficients. Neither half-step can
+increase Q.
 
 m descriptors, d dimensions, n anchors (rows of V). NumPy in float64: SciPy's optimiser runs on the host.
 """
@@ -52,7 +53,10 @@ def learn_anchors(
     steps: int = 10,
     progress: Progress = silent,
 ) -> LearnedAnchors:
-    """Iterate until Q falls by less than the fraction `tolerance`, or `iterations` times; `steps` limits a V-step."""
+    """Iterate until Q falls by less than the fraction `tolerance`, at most `iterations` times.
+
+    `steps` is the largest number of trust-region steps per iteration.
+    """
     x, anchors = np.asarray(x, np.float64), np.asarray(initial, np.float64)
     history: list[float] = []
     for iteration in range(iterations):
@@ -65,12 +69,12 @@ def learn_anchors(
         history += [before, after]
         if len(history) > 2 and history[-3] - after <= tolerance * after:
             break
-    progress(_STAGE, len(history) // 2, len(history) // 2)  # it may have needed fewer iterations than allowed
+    progress(_STAGE, len(history) // 2, len(history) // 2)  # it may have converged before the last iteration
     return LearnedAnchors(anchors, history)
 
 
 def _descend(problem: "AnchorProblem", anchors: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
-    """A few trust-region steps, none of which is taken unless it lowers the objective."""
+    """At most `steps` trust-region steps, each of which lowers the objective."""
     from scipy.optimize import minimize  # here, since importing it takes a third of a second
 
     shape = anchors.shape
@@ -80,7 +84,7 @@ def _descend(problem: "AnchorProblem", anchors: np.ndarray, steps: int) -> tuple
         jac=lambda v: problem.gradient(v.reshape(shape)).ravel(),
         hessp=lambda v, p: problem.curvature(v.reshape(shape), p.reshape(shape)).ravel(),
         method="trust-ncg",
-        # The first radius lets one step move every anchor by about a tenth of the data's spread.
+        # With the initial radius, one step can move every anchor by about a tenth of the data's standard deviation.
         options={"maxiter": steps, "initial_trust_radius": problem.radius, "max_trust_radius": 10 * problem.radius},
     )
     return result.x.reshape(shape), float(result.fun)
@@ -124,7 +128,7 @@ class AnchorProblem:
 
     @cached_property
     def _parts(self) -> list[slice]:
-        """Few rows at a time, so that temporaries stay in the cache."""
+        """Blocks of rows, so small that temporaries stay in the cache."""
         return [slice(start, start + _ROWS) for start in range(0, len(self.x), _ROWS)]
 
     @cached_property
@@ -140,11 +144,11 @@ class AnchorProblem:
         return np.maximum(_SMOOTHING * self.x.std(axis=0), np.finfo(np.float64).tiny)
 
     def _bound_hessian(self, v: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d d"]:
-        """One d x d block per anchor, remembered for the products that follow at the same anchors.
+        """One d x d block per anchor, cached for further products at the same anchors.
 
         Where no coordinate of r is zero the second derivative is k (k+1) |r|_1^(k-1) sign sign'. The kinks of the
-        l1 norm add the density of the data at the anchor, which is most of the curvature: it is counted in a
-        window of a tenth of the data's deviation.
+        l1 norm add the density of the data at the anchor, which is most of the curvature: it is estimated by counting
+        data in a window of a tenth of their standard deviation.
         """
         if self._remembered is None or not np.array_equal(self._remembered[0], v):
             self._remembered = v.copy(), np.stack([self._block(j, anchor) for j, anchor in enumerate(v)])

@@ -22,7 +22,7 @@ def kmeans_anchors(
     samples = to_numpy(x)
     if len(samples) < count:
         raise InputError(
-            f"{len(samples)} training descriptors cannot place {count} anchors; give more, or ask for fewer"
+            f"{len(samples)} training descriptors are too few for {count} anchors; add images, or use fewer anchors"
         )
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -31,13 +31,13 @@ def kmeans_anchors(
         except ConvergenceWarning as warning:
             raise InputError(
                 f"the {len(samples)} training descriptors hold only {len(np.unique(samples, axis=0))} distinct "
-                f"vectors, too few for {count} anchors; add images, or ask for fewer anchors"
+                f"vectors, too few for {count} anchors; add images, or use fewer anchors"
             ) from warning
     return like(best.cluster_centers_, x)
 
 
 def _best_run(samples: np.ndarray, count: int, seed: int, restarts: int, progress: Progress) -> Any:
-    """Each run is a stage of unknown length: it ends when the centres stay where they are."""
+    """The run with the lowest inertia. Each run is a progress stage of unknown length: it ends on convergence."""
     from sklearn.cluster import KMeans  # here, since importing it takes a second
 
     random = np.random.RandomState(seed)  # one for all runs, as in scikit-learn's own restarts

@@ -13,7 +13,7 @@ from faemb.runtime import UNKNOWN, Progress, silent
 from faemb.runtime.threads import interruptible
 
 _MOST, _AT_ONCE = 200, 10
-"""Iterations in all, and between two reports of progress."""
+"""Largest number of iterations, and number of iterations between two reports of progress."""
 _STAGE = "anchors: mixture"
 
 
@@ -24,7 +24,7 @@ class Mixture(NamedTuple):
 
 
 def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int, progress: Progress = silent) -> Mixture:
-    """A thousandth of the data's mean variance is added to every variance: a cell may hold a single descriptor."""
+    """Fit a mixture; every variance is raised by a thousandth of the data's mean variance, so that none is 0."""
     from sklearn.exceptions import ConvergenceWarning  # here, since only fitting needs it
     from sklearn.mixture import GaussianMixture
 
@@ -42,7 +42,7 @@ def gaussian_mixture(x: Float[Array, "m d"], count: int, *, seed: int, progress:
     )
     done = 0
     with warnings.catch_warnings():
-        # An EM run cut at its last iteration is a usable mixture: each iteration improves the likelihood.
+        # A mixture that has not converged after the last iteration is usable: each iteration improves the likelihood.
         warnings.simplefilter("ignore", ConvergenceWarning)
         while done < _MOST and not getattr(model, "converged_", False):
             waiting = partial(progress, _STAGE, done, UNKNOWN)

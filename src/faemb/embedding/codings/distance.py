@@ -19,7 +19,7 @@ class Nearest(Coding):
     def weights(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
         xp = namespace(x)
         squared = squared_distances(x, self.anchors)
-        # Equal columns of a matrix product may differ by rounding: anchors within it count as equally near.
+        # Equal columns of a matrix product may differ by rounding errors: distances that differ by no more are ties.
         rounding = 8 * float(xp.finfo(x.dtype).eps) * (xp.sum(x * x, axis=1)[:, None] + xp.sum(self.anchors**2, axis=1))
         tied = squared <= xp.min(squared, axis=1, keepdims=True) + rounding
         nearest = xp.argmax(xp.astype(tied, xp.int8), axis=1)

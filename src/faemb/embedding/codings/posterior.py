@@ -2,7 +2,7 @@
 
     a_j(x) = p(j | x) / sqrt(pi_j),   p(j | x) = pi_j N(x; v_j, sigma_j^2) / sum_k pi_k N(x; v_k, sigma_k^2)
 
-The division by sqrt(pi_j) is the Fisher information's [Perronnin, Sanchez, Mensink 2010].
+The division by sqrt(pi_j) comes from the Fisher information matrix [Perronnin, Sanchez, Mensink 2010].
 """
 
 import math
@@ -27,7 +27,7 @@ class Posterior(Coding):
         return joint / xp.sum(joint, axis=1, keepdims=True) / xp.sqrt(self.priors)
 
     def _log_joint(self, x: Float[Array, "N d"]) -> Float[Array, "N n"]:
-        """log pi_j N(x; v_j, sigma_j^2); the square is expanded so that it is two matrix products."""
+        """log pi_j N(x; v_j, sigma_j^2); the square is expanded into two matrix products."""
         xp = namespace(x)
         precision = 1 / (self.deviations * self.deviations)
         square = (x * x) @ precision.T - 2 * (x @ (precision * self.anchors).T)

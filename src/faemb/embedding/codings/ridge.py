@@ -4,7 +4,7 @@
 
 With B = (V V' + mu a(x) I)^-1 the solution is g = B (V x - lambda 1). The matrix depends on x through one number
 only, so a single eigendecomposition of V V' serves every descriptor. V holds the anchors as rows (n x d). Since the
-coefficients sum to one, the origin can be chosen: it is the first anchor, so that anchors that coincide are zeros.
+coefficients sum to one, any origin can be used: it is the first anchor, so that V is zero if all anchors coincide.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Ridge(Coding):
         ones = xp.sum(basis, axis=0)
         bound = self.mu * xp.sum(remainder_bounds(x, self.anchors, self.order), axis=1)
         correlation = (x - origin) @ ((self.anchors - origin).T @ basis)
-        # A descriptor on every anchor at once has bound 0 and a Gram matrix of zeros: any floor makes equal weights.
+        # If all anchors coincide with the descriptor, bound and Gram matrix are 0: any floor then gives equal weights.
         inverse = 1 / (spectrum + xp.clip(bound, min=float(xp.finfo(x.dtype).tiny) ** 0.5)[:, None])
         multiplier = ((correlation * inverse) @ ones - 1) / (inverse @ (ones * ones))  # [DC17, Eq. 28]
         return ((correlation - multiplier[:, None] * ones) * inverse) @ basis.T  # [DC17, Eq. 29]
@@ -38,7 +38,7 @@ class Ridge(Coding):
         return xp.zeros_like(g) + xp.sum(g * g, axis=1, keepdims=True)
 
     def _gram_eigen(self, x: Array) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-        """Eigenvalues and eigenvectors of V V', in float64: small eigenvalues decide how large coefficients are."""
+        """Eigenvalues and eigenvectors of V V', in float64: small eigenvalues have a large effect on coefficients."""
         xp = namespace(x)
         anchors = float64(self.anchors) - float64(self.anchors[0])
         spectrum, basis = xp.linalg.eigh(anchors @ anchors.T)

@@ -4,8 +4,8 @@
 
 All descriptors share the Hessian G = V V', so one factorisation serves every step of the alternating direction
 method of multipliers (ADMM). It finds which entries are zero and the signs of the others; given these, the optimum is
-one small linear system ("polishing"). Descriptors that do not pass the test of optimality get more steps. The problem
-is convex: a point that passes the test (Karush, Kuhn, Tucker) is the optimum.
+the solution of one small linear system ("polishing"). Descriptors that do not meet the Karush-Kuhn-Tucker (KKT)
+conditions get more steps. The problem is convex: a point that meets the conditions is the optimum.
 
 N descriptors, n anchors; q = X V' (N x n), c (N x n), everything in float64.
 """
@@ -38,7 +38,7 @@ class WeightedL1:
         best = xp.full_like(q[:, 0], xp.inf)
         accepted = _TOLERANCE * max(1.0, float(xp.linalg.trace(gram)), float(xp.max(costs)))
         todo = xp.arange(q.shape[0], device=q.device)
-        # The first attempt runs in the precision of x; the few descriptors that it does not solve get the full one.
+        # The first attempt runs in the precision of x; later ones, for the few descriptors left, run in float64.
         split = xp.astype(solution, x.dtype)
         for attempt in range(_ROUNDS):
             target, weight = xp.take(q, todo, axis=0), xp.take(costs, todo, axis=0)
@@ -56,7 +56,7 @@ class WeightedL1:
         return solution
 
     def kkt(self, x: Float[Array, "N d"], costs: Float[Array, "N n"], g: Float[Array, "N n"]) -> Float[Array, " N"]:
-        """Violation of the conditions of optimality by each row of g."""
+        """Violation of the KKT conditions by each row of g."""
         gram, q, costs = self._problem(x, costs)
         return kkt_residual(gram, q, costs, float64(g), self.sum_to_one)
 
@@ -100,9 +100,9 @@ class WeightedL1:
         return rho, rho * inverse, q @ inverse + ones / total
 
     def _candidates(self, gram: Array, q: Array, costs: Array, sparse: Array, attempt: int) -> Iterator[Array]:
-        """ADMM's support, polished; in later attempts also only its largest entries, and ADMM's iterate as it is.
+        """The optimum on ADMM's support; in later attempts also on its largest entries only, and ADMM's own iterate.
 
-        With fewer dimensions than anchors at most as many entries as dimensions are determined (and one more by the
+        With fewer dimensions than anchors, at most as many entries as dimensions are determined (and one more by the
         constraint).
         """
         n = q.shape[1]
@@ -113,7 +113,7 @@ class WeightedL1:
             yield sparse
 
     def _polish(self, gram: Array, q: Array, costs: Array, sparse: Array, most: int) -> Float[Array, "N n"]:
-        """The optimum among vectors with these signs, or of the `most` largest entries; in groups of like size."""
+        """The optimum among vectors with these signs, on the `most` largest entries; in groups of similar size."""
         xp = namespace(q)
         sizes = xp.clip(xp.sum(xp.astype(sparse != 0, xp.int64), axis=1), max=most)
         order = xp.argsort(-xp.abs(sparse), axis=1, stable=True)
@@ -154,17 +154,20 @@ class WeightedL1:
 
 
 def _step_size(curvature: float, cost: float, attempt: int) -> float:
-    """ADMM converges for every rho, and fast for the right one, which is not known beforehand.
+    """rho of an attempt. ADMM converges for every rho, but fast only for the right one, which is not known beforehand.
 
-    First the size of whichever half of the objective is larger, which settles nearly all descriptors; for the rest
-    multiples of the typical cost in turn. With more anchors than dimensions that is far below the curvature.
+    The first attempt uses the larger of curvature and cost, which solves nearly all descriptors; later ones try
+    multiples of the mean cost, which is far below the curvature if there are more anchors than dimensions.
     """
     factor = (None, 1.0, 0.1, 10.0)[attempt % 4]
     return max(curvature if factor is None else 1e-6 * curvature, cost * (factor or 1.0), 1e-12)
 
 
 def kkt_residual(gram: Array, q: Array, costs: Array, g: Array, sum_to_one: bool) -> Float[Array, " N"]:
-    """Largest violation of: gradient + multiplier = -c sign(g) where g is not zero, at most c elsewhere; 1'g = 1."""
+    """Largest violation of the KKT conditions, per descriptor.
+
+    They are: gradient + multiplier = -c sign(g) where g is not zero, its absolute value at most c elsewhere; 1'g = 1.
+    """
     xp = namespace(q)
     gradient = g @ gram - q
     on = g != 0

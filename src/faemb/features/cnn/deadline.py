@@ -1,7 +1,7 @@
-"""Ends starts and runs of onnxruntime that take longer than one item may (FAEMB_ITEM_SECONDS).
+"""Cancels sessions of onnxruntime that take too long to start or to run: longer than FAEMB_ITEM_SECONDS.
 
-One thread looks at all of them twice a second. A timer for each run would start a thread each time, which takes
-milliseconds where all cores are busy: as long as a small network.
+One thread checks all of them twice a second. A timer for each run would start a thread each time, which takes
+milliseconds when all cores are busy: as long as running a small network.
 """
 
 import threading
@@ -17,19 +17,19 @@ _EVERY = 0.5
 
 @dataclass
 class Watched:
-    """A start or a run."""
+    """The start of a session, or one run of it."""
 
     latest: float
-    """Time at which it has to end."""
+    """Time at which it is cancelled, by the monotonic clock."""
     end: Callable[[], None]
     is_late: bool = False
-    """Whether it was told to end."""
+    """Whether it was cancelled."""
 
 
 _running: dict[int, Watched] = {}
 _starting = threading.Lock()
 _watch = threading.Thread()
-"""The thread that looks; not alive in a process that was forked, nor before the first run."""
+"""The thread that checks; not alive before the first run, nor in a forked process."""
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class _NetworkExtractor(Extractor):
         self.network.check_settings()
 
     def check_loaded(self) -> None:
-        """The settings alone: the network is checked when it is started."""
+        """Check the settings only: the network is checked when its session starts."""
         super().check_settings()
         require_kind("network", self.network, Network, optional=False)
         require_flag("unit_length", self.unit_length)
@@ -35,7 +35,7 @@ def directed(
     unit: bool,
     grids: Grids | None = None,
 ) -> LocalFeatures:
-    """Features scored by the lengths of their vectors; with `unit`, vectors of unit length and none that is zero."""
+    """Features whose scores are the norms of their vectors; `unit` scales vectors to unit length and drops zeros."""
     lengths = np.linalg.norm(vectors, axis=1)
     descriptors = normalise.unit_length(vectors) if unit else vectors
     features = LocalFeatures(descriptors, frames, lengths, image_size, grids=grids)

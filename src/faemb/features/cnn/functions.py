@@ -1,6 +1,7 @@
 """Number of nodes of an ONNX program after its functions are expanded, which onnxruntime does when it starts.
 
-Functions that call each other twice, thirty levels deep, are a program of two kilobytes and a thousand million nodes.
+A program of two kilobytes, with functions thirty levels deep that each call the next one twice, has a thousand million
+nodes.
 """
 
 from collections import Counter
@@ -10,16 +11,16 @@ from typing import NamedTuple
 from faemb.features.cnn.protobuf import BYTES, fields
 
 MOST_NODES = 100_000
-"""Largest number of nodes, which bounds the time of a start; a large network has ten thousand."""
+"""Largest number of nodes, which bounds the time that a session takes to start; a large network has ten thousand."""
 DEEPEST_CALLS = 100
-"""Largest number of functions that are called inside each other."""
+"""Largest depth of nested calls of functions."""
 
 _NODE, _FUNCTION = (7, 4, 8), (10, 1, 13)
 """Numbers of the fields with the domain, the name and the variant ("overload") of a function."""
 
 
 class Bodies:
-    """The nodes of the main graph and of each function, with those of graphs inside nodes, as the program is read."""
+    """Counts the nodes of the main graph and of each function, nested graphs included, while the program is read."""
 
     def __init__(self) -> None:
         self._main = self._current = Counter[bytes]()
@@ -27,21 +28,21 @@ class Bodies:
         self._expanded: dict[bytes, _Size] = {}
 
     def start_function(self, function: memoryview) -> None:
-        """The nodes that follow belong to this FunctionProto."""
-        # One that is defined twice has the nodes of both: which of them onnxruntime takes does not matter then.
+        """Count the nodes that follow as part of this FunctionProto."""
+        # A function that is defined twice gets the nodes of both, since either may be the one that onnxruntime uses.
         self._current = self._functions.setdefault(_name(function, _FUNCTION), Counter())
 
     def end_function(self) -> None:
         self._current = self._main
 
     def add(self, node: memoryview) -> None:
-        """A NodeProto: a call if a function has its name."""
+        """Count a NodeProto; it is a call if a function has its name."""
         self._current[_name(node, _NODE)] += 1
 
     def require_few(self) -> None:
-        """ValueError for a program that becomes too large, or whose functions call each other without an end."""
+        """Raise a ValueError if the expanded program is too large, or its functions are recursive or nested deep."""
         self._size(self._main, 0)
-        for name in self._functions:  # onnxruntime expands those as well that nothing calls
+        for name in self._functions:  # onnxruntime also expands functions that are never called
             self._size_of(name, 0)
 
     def _size(self, body: Mapping[bytes, int], depth: int) -> "_Size":
@@ -52,7 +53,7 @@ class Bodies:
         return _Size(nodes, 1 + max((each.levels for _, each in called), default=0))
 
     def _size_of(self, name: bytes, depth: int) -> "_Size":
-        """Of the function of this name; nothing for an operator."""
+        """Size of the function of this name; 0 for an operator."""
         body = self._functions.get(name)
         if body is None:
             return _Size(0, 0)
@@ -66,11 +67,11 @@ class Bodies:
 class _Size(NamedTuple):
     nodes: int
     levels: int
-    """Number of functions inside each other."""
+    """Depth of nested functions."""
 
 
 def _name(message: memoryview, numbers: tuple[int, int, int]) -> bytes:
-    """As onnxruntime joins it; of a field that is there twice, the last one counts."""
+    """The qualified name, as onnxruntime builds it; if a field occurs twice, the last one is used."""
     found = {
         field.number: bytes(field.content)
         for field in fields(message)

@@ -6,8 +6,8 @@ A map (d, h, w) of an image of W x H pixels divides it into h x w equal cells. T
 
 the ellipse that touches the sides of its cell. The receptive field, which depends on the network, is larger.
 
-The tokens of a transformer are (1, prefix + h w, d): tokens without a place (class, registers), then h rows of w
-tokens, one for each patch of `multiple` x `multiple` pixels. They form a map too.
+The tokens of a transformer are (1, prefix + h w, d): tokens without a position (class, registers), then h rows of w
+tokens, one for each patch of `multiple` x `multiple` pixels. The latter are reshaped to a map.
 """
 
 from abc import abstractmethod
@@ -30,17 +30,7 @@ Map = Float[np.ndarray, "d h w"]
 
 
 class _Grid(_NetworkExtractor):
-    """Every cell of the network's feature map is a feature, the longest vectors first.
-
-    network:      one that takes images of any size, or of one size; see Network
-    scales:       factors by which the image is resized; the features of all scales are joined
-    unit_length:  scale vectors to unit length and leave out those that are zero
-    max_features: keep this number of features with the highest scores; None: all
-    least:        shorter sides are stretched to this number of pixels, which the network may need
-    max_side:     images with a longer side are reduced to it first; None: no limit
-
-    The score is the length of the vector as the network gives it.
-    """
+    """Features on the grid of a map, ordered by decreasing norm."""
 
     def __init__(
         self,
@@ -57,7 +47,7 @@ class _Grid(_NetworkExtractor):
 
     @abstractmethod
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
-        """The network's output for an input of this size, as a map."""
+        """Reshape the network's output for an input of this size to a map."""
 
     def check_loaded(self) -> None:
         super().check_loaded()
@@ -86,7 +76,7 @@ class _Grid(_NetworkExtractor):
         return features.select(np.argsort(-features.scores, kind="stable")[: self.max_features])
 
     def map(self, image: ImageLike, scale: float = 1.0) -> Map:
-        """The map as the network gives it, for `spoc` and `rmac`."""
+        """The network's output as a map, for `spoc` and `rmac`."""
         self.check_settings()
         require_number("scale", scale, above=0, most=MOST_SCALE)
         return self._map(as_image(image, self.max_side), scale)
@@ -98,7 +88,17 @@ class _Grid(_NetworkExtractor):
 
 
 class CnnMap(_Grid):
-    __doc__ = _Grid.__doc__
+    """Local features from a network's feature map: one for each cell, ordered by decreasing norm.
+
+    network:      a network with a map (1, d, h, w) as output, for images of any size or of one size; see Network
+    scales:       factors by which the image is resized; the features of all scales are joined
+    unit_length:  scale vectors to unit length and leave out those that are zero
+    max_features: keep this number of features with the highest scores; None: all
+    least:        shorter sides are stretched to this number of pixels, which the network may need
+    max_side:     images with a longer side are reduced to it first; None: no limit
+
+    The score is the length of the vector before it is scaled.
+    """
 
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
         if output.ndim != 4:
@@ -112,7 +112,18 @@ class CnnMap(_Grid):
 
 
 class CnnTokens(_Grid):
-    __doc__ = _Grid.__doc__
+    """Local features from the patch tokens of a vision transformer: one for each patch, ordered by decreasing norm.
+
+    network:      a network with tokens (1, n, d) as output, for images of any size or of one size; see Network
+    scales:       factors by which the image is resized; the features of all scales are joined
+    unit_length:  scale vectors to unit length and leave out those that are zero
+    max_features: keep this number of features with the highest scores; None: all
+    least:        shorter sides are stretched to this number of pixels, which the network may need
+    max_side:     images with a longer side are reduced to it first; None: no limit
+
+    Tokens without a position (class, registers) are left out. The score is the length of the vector before it is
+    scaled.
+    """
 
     def as_map(self, output: Float[np.ndarray, "1 ..."], size: Size) -> Map:
         if output.ndim != 3:
@@ -129,7 +140,7 @@ class CnnTokens(_Grid):
 
 
 def grids_of(sizes: Sequence[tuple[int, int]]) -> Grids:
-    """Every cell of maps of these rows and columns, row by row."""
+    """All cells of maps with these numbers of rows and columns, row by row."""
     cells = [np.insert(np.indices(size).reshape(2, -1).T, 0, index, axis=1) for index, size in enumerate(sizes)]
     return Grids(np.array(sizes, np.int32), np.concatenate(cells).astype(np.int32))
 

@@ -1,6 +1,6 @@
 """A network in an ONNX file as a component: its settings are the preprocessing, its learned data the bytes of the file.
 
-So a saved model contains the network, and a fingerprint covers its weights.
+A saved model therefore contains the network, and its fingerprint covers the weights.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
-# With smaller inputs onnxruntime may end the process instead of raising an error; see Session.
+# With inputs smaller than this, onnxruntime may crash the process instead of raising an error; see Session.
 _CAREFUL_BELOW = 128
 _LARGEST = 1 << 31
-"""Bytes of a program; protobuf allows no more."""
+"""Largest number of bytes of a program that protobuf allows."""
 _BYTES_PER_PIXEL = 24
-"""Memory of a network's input: three float32 values as pixels, and again in the network's order."""
+"""Bytes per pixel of the input: three float32 values, and a copy in the channel order of the network."""
 
 
 class Network(Component):
@@ -81,7 +81,7 @@ class Network(Component):
         return network
 
     def check_settings(self) -> None:
-        """Raise an error for a setting that cannot be used at all, or with this program."""
+        """Raise an error for a setting that is invalid, or that does not fit this program."""
         self.check_loaded()
         if self.threads is not None:
             require_whole("threads", self.threads, 1)
@@ -91,7 +91,7 @@ class Network(Component):
             raise InputError(f"size is {self.size!r}; this network takes {fixed[0]} x {fixed[1]} only")
 
     def check_loaded(self) -> None:
-        """The settings alone: the program is checked when it is started."""
+        """Check the settings only: the program is checked when its session starts."""
         check_preprocessing(self.settings())
 
     def require_fitted(self) -> None:
@@ -100,16 +100,16 @@ class Network(Component):
 
     @property
     def input_size(self) -> Size | None:
-        """The only input size, from the settings or the program; None: any size."""
+        """The fixed input size, from the settings or the program; None: any size."""
         if self.size is not None:
             width, height = self.size
             return int(width), int(height)
         return self._session().input_size
 
     def size_for(self, width: float, height: float, least: int) -> Size:
-        """The nearest possible input size with sides of at least `least`, or the only input size.
+        """The fixed input size, or else the nearest valid size with sides of at least `least`.
 
-        A short side is stretched alone: with the aspect ratio kept, a line of pixels would become a huge image.
+        Only the short side is stretched: keeping the aspect ratio would turn a line of pixels into a huge image.
         """
         return self.input_size or (self._side(width, least), self._side(height, least))
 
@@ -133,11 +133,11 @@ class Network(Component):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without sessions, which cannot be pickled; each process starts its own."""
+        """The state without sessions, which cannot be pickled; each process starts its own."""
         return {name: value for name, value in self.__dict__.items() if name != "_sessions"}
 
     def clone(self) -> "Network":
-        """An unfitted copy, but with the program, which `fit` cannot compute."""
+        """A copy with the same settings and program; `fit` could not restore the program."""
         copy = super().clone()
         if self.is_fitted:
             copy.program_ = self.program_
@@ -148,7 +148,7 @@ class Network(Component):
         return max(smallest, round(side / self.multiple)) * self.multiple
 
     def _session(self, *, careful: bool = False) -> Session:
-        """Started on first use, and again after a change of the program, `threads` or `providers`."""
+        """The session, started on first use and again after a change of the program, `threads` or `providers`."""
         self.require_fitted()
         places = None if self.providers is None else tuple(self.providers)
         sessions: dict[tuple[Any, ...], Session] = self.__dict__.setdefault("_sessions", {})

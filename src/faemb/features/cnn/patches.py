@@ -26,14 +26,14 @@ Boxes = Int[np.ndarray, "N 4"]
 class CnnPatches(_NetworkExtractor):
     """One feature per patch: the whole image first, then the patches of each size, row by row.
 
-    network:     one that takes images of one size, by its program or its setting `size`: patches are resized to it
+    network:     a network with a fixed input size, from its program or its setting `size`; patches are resized to it
     sizes:       sides of the square patches; a size larger than the image gives no patches
     stride:      pixels from one patch to the next
     batch:       number of patches per call of the network
     unit_length: scale vectors to unit length and leave out those that are zero
     max_side:    images with a longer side are reduced to it first; None: no limit
 
-    The score is the length of the vector as the network gives it.
+    The score is the norm of the vector before it is scaled.
     """
 
     transient = ("batch",)
@@ -98,7 +98,7 @@ def box_frames(boxes: Boxes) -> Float[np.ndarray, "N 6"]:
 
 
 def one_vector_each(output: Float[np.ndarray, "B ..."]) -> Float[np.ndarray, "B d"]:
-    """A vector per image as it is; a feature map averaged over its locations."""
+    """One vector per image: the output itself, or a feature map averaged over its locations."""
     if output.ndim == 3:
         raise FormatError(
             f"the network's output has shape {output.shape}, tokens; use the detector tokens, or another output"

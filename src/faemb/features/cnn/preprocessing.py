@@ -36,7 +36,7 @@ EXAMPLE = json.dumps(
 
 
 _JSON_FACTOR = 50
-"""Memory for each byte of a JSON file: empty objects take two bytes there and a hundred in Python."""
+"""Bytes of memory per byte of a JSON file: an empty object takes two bytes in the file and a hundred in Python."""
 
 
 def read_description(network: Path) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def require_complete(settings: Mapping[str, Any], network: Path) -> None:
 
 
 def check_preprocessing(settings: Mapping[str, Any]) -> None:
-    """Raise an InputError for a setting that is unknown or cannot be used; some may be missing."""
+    """Raise an InputError for a setting that is unknown or invalid; missing settings are allowed."""
     for name, value in settings.items():
         if name not in _CHECKS:
             raise InputError(f"a network has no setting {name!r}; expected some of {', '.join(_CHECKS)}")

@@ -1,9 +1,9 @@
 """Checks of an ONNX program before onnxruntime reads it: every tensor must contain its data, and its size is bounded.
 
-A tensor can name a file instead, from which onnxruntime would take its values: any file that this process can read
-would become features, and no fingerprint would cover it. Tensors are found wherever ONNX allows them: initialisers,
-sparse ones, attributes of nodes, and these in nested graphs, functions and training graphs. Fields that ONNX does not
-define are passed over, as onnxruntime does.
+A tensor can instead name an external file, from which onnxruntime would read its values: the content of any file that
+this process can read would end up in the features, and the fingerprint would not cover it. Tensors are checked wherever
+ONNX allows them: initialisers, sparse initialisers, attributes of nodes, and all of these in nested graphs, functions
+and training graphs. Fields that ONNX does not define are skipped, as in onnxruntime.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from faemb.features.cnn.functions import Bodies
 from faemb.features.cnn.protobuf import BYTES, VARINT, Field, fields
 
 MOST_FIELDS = 5_000_000
-"""Largest number of fields, which bounds the time; a large network has a hundred thousand."""
+"""Largest number of fields, which bounds the time of the check; a large network has a hundred thousand."""
 DEEPEST = 100
-"""Largest number of messages inside each other, as in protobuf itself."""
+"""Largest depth of nested messages, the same as in protobuf itself."""
 
 _TENSOR, _NODE, _FUNCTION = "TensorProto", "NodeProto", "FunctionProto"
 _PARTS: Mapping[str, Mapping[int, str]] = {
@@ -36,8 +36,8 @@ _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 
 
 def check_program(program: bytes) -> None:
-    """Raise a FormatError unless this is a message whose tensors all contain their data, and whose functions (see
-    functions.py) do not expand to a huge program; the bytes are not copied."""
+    """Raise a FormatError unless this is an ONNX message whose tensors all contain their data, and whose functions do
+    not expand to a huge program (functions.py); the bytes are not copied."""
     try:
         _walk(program).require_few()
     except ValueError as error:
@@ -45,7 +45,7 @@ def check_program(program: bytes) -> None:
 
 
 def _walk(program: bytes) -> Bodies:
-    """Depth first, with one iterator for each message that is open: memory does not grow with the size of tensors."""
+    """Visit all messages depth first, with one iterator per open message: memory does not grow with tensor sizes."""
     bodies = Bodies()
     opened = [("ModelProto", fields(memoryview(program)))]
     count = 0
@@ -74,7 +74,7 @@ def _walk(program: bytes) -> Bodies:
 
 
 def _require_data_inside(field: Field) -> None:
-    """Of a tensor; a location other than 0 is outside, and so is one that is not a number."""
+    """Raise a FormatError if this field of a tensor refers to external data: a location that is not the number 0."""
     elsewhere = field.number == _DATA_LOCATION and (field.value or field.kind != VARINT)
     if elsewhere or field.number == _EXTERNAL_DATA:
         raise FormatError("the network keeps its weights in a second file; export it again as one .onnx file")

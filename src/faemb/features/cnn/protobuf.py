@@ -4,8 +4,9 @@ A message is a sequence of fields, each a tag (8 number + wire type, as a varint
 
     0  a varint       1  eight bytes       2  a length as a varint, and as many bytes       5  four bytes
 
-Lenient readers differ in what they make of unusual encodings, such as varints with leading zeros, so that one may see a
-field that another passes over. All of them are refused here, as are groups (wire types 3 and 4), which ONNX never uses.
+Lenient readers interpret unusual encodings, such as varints with leading zeros, in different ways, so that one may read
+a field that another skips. All such encodings are errors here, and so are groups (wire types 3 and 4), which ONNX never
+uses.
 """
 
 from collections.abc import Iterator
@@ -20,16 +21,16 @@ class Field(NamedTuple):
     kind: int
     """Wire type."""
     value: int
-    """Of a varint; 0 for other kinds."""
+    """Value of a varint; 0 for other kinds."""
     content: memoryview
-    """Bytes of kind 2, which are not copied; empty for other kinds."""
+    """Bytes of a field of kind 2, not copied; empty for other kinds."""
 
 
 _NOTHING = memoryview(b"")
 
 
 def fields(message: memoryview) -> Iterator[Field]:
-    """The fields in the order of the message; ValueError for anything that a strict writer does not write."""
+    """The fields in the order of the message; raises a ValueError for any non-canonical encoding."""
     place, end = 0, len(message)
     while place < end:
         tag, place = _varint(message, place)
@@ -53,7 +54,7 @@ def fields(message: memoryview) -> Iterator[Field]:
 
 
 def _varint(message: memoryview, place: int) -> tuple[int, int]:
-    """A number of 64 bits in its shortest form, seven bits per byte, and the place after it."""
+    """The varint at `place`, at most 64 bits in its shortest form, and the position after it."""
     value = 0
     for index, byte in enumerate(message[place : place + 10]):
         value |= (byte & 0x7F) << (7 * index)

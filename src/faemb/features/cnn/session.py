@@ -1,8 +1,8 @@
 """Running a network's program with onnxruntime: checks of its input and output, choice of the device, errors.
 
 A program must take one image (batch, 3, height, width) and contain its weights, which program.py checks. The start and
-each run may take as long as one item may (FAEMB_ITEM_SECONDS): onnxruntime needs hours to optimise some programs, and
-a program can contain a loop without an end.
+each run are limited to the time of one item (FAEMB_ITEM_SECONDS): onnxruntime needs hours to optimise some programs,
+and a program can contain an endless loop.
 """
 
 import math
@@ -36,8 +36,8 @@ class Session:
 
     threads:   number of cores to use; None: OMP_NUM_THREADS if set, otherwise all
     providers: onnxruntime's execution providers in order of preference; None: a GPU if there is one
-    careful:   without layout optimisations, with which onnxruntime 1.31 ends the whole process, without a message, if
-               the input is too small for the network; about a quarter slower
+    careful:   disable layout optimisations, with which onnxruntime 1.31 crashes the process if the input is too small
+               for the network; about a quarter slower
     """
 
     def __init__(
@@ -123,7 +123,7 @@ def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
     options.intra_op_num_threads = threads or (int(given) if given.isdigit() else 0)  # 0: all cores
     options.log_severity_level = 4  # errors are raised, not printed as well
     options.enable_mem_pattern = False  # only useful for inputs of one size, and DirectML does not support it
-    # Without it, bytes that are also a file of onnxruntime's own format would be read as that, and were not checked.
+    # Otherwise onnxruntime could read the bytes as a file of its own format, which check_program does not check.
     options.add_session_config_entry("session.load_model_format", "ONNX")
     if careful:
         options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -131,18 +131,18 @@ def _options(runtime: Any, threads: int | None, careful: bool) -> Any:
 
 
 def _bound_folding(options: Any, size: int) -> None:
-    """Bound the values that onnxruntime computes when it starts: those of real networks are their weights, transposed
-    or converted, and a program of a few bytes could ask for gigabytes."""
+    """Limit the size of constants that onnxruntime computes when it starts: in real networks they are transposed or
+    converted weights, but a program of a few bytes could require gigabytes."""
     most = max(2 * size, _LEAST_FOLDED)
     options.add_session_config_entry("optimization.constant_folding_max_output_size_in_bytes", str(most))
 
 
 def _bound_memory(runtime: Any, options: Any) -> None:
-    """Bound the values that are in memory during a run, with an arena for each session: worker processes have a limit
-    of their own, a process that searches has none."""
+    """Limit the memory of a run with one arena per session: worker processes have a memory limit anyway, but a process
+    that searches has none."""
     place = runtime.OrtMemoryInfo("Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
     arena = runtime.OrtArenaCfg({"max_mem": min(net_memory(), _LARGEST_ARENA)})
-    runtime.create_and_register_allocator(place, arena)  # in place of the last session's, which keeps it
+    runtime.create_and_register_allocator(place, arena)  # earlier sessions keep theirs
     options.add_session_config_entry("session.use_env_allocators", "1")
 
 
@@ -157,11 +157,12 @@ def _places(runtime: Any, wanted: Sequence[str] | None) -> list[str]:
 
 
 def _start(runtime: Any, code: bytes, options: Any, places: list[str]) -> Any:
-    """A session on the first of these providers; on the CPU, with a warning, if that cannot be started."""
+    """A session on the first of these providers; if that fails, on the CPU, with a warning."""
     providers = [(name, _OPTIONS.get(name, {})) for name in places]
     with deadline(partial(options.set_load_cancellation_flag, True)) as watched:
         try:
-            session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)  # that prints
+            # Without onnxruntime's own fallback, which prints messages.
+            session = runtime.InferenceSession(code, options, providers=providers, enable_fallback=0)
         except Exception as error:
             if watched.is_late:
                 raise FormatError(
@@ -184,7 +185,7 @@ def _described(session: Any) -> tuple[Any, list[str]]:
         outputs = [output.name for output in session.get_outputs()]
         if not outputs:
             raise FormatError("the network has no output; export it again")
-        _ = [each.name for each in session.get_inputs()]  # decoded here, and not when an image is described
+        _ = [each.name for each in session.get_inputs()]  # raises the decoding error here, not at the first image
         return _image_input(session.get_inputs()), outputs
     except UnicodeDecodeError:
         raise FormatError(

@@ -2,7 +2,7 @@
 
 | suffix               | holds                                    | scores     | image size |
 |----------------------|------------------------------------------|------------|------------|
-| .npz                 | ours, or arrays of common names          | if stored  | if stored  |
+| .npz                 | our format, or arrays of common names    | if stored  | if stored  |
 | .siftgeo             | INRIA, affine regions and SIFT           | cornerness | unknown    |
 | .sift (.hesaff.sift) | Oxford's text, ellipses and SIFT         | 0          | unknown    |
 | .fvecs, .bvecs       | descriptors alone                        | 0          | unknown    |

@@ -1,8 +1,8 @@
-"""Arrays in an HDF5 file that are in that file: reached by hard links, stored plainly, of a size that is affordable.
+"""Safe reading of arrays from an HDF5 file: only hard links, only data stored in the file itself, only bounded sizes.
 
-HDF5 can take data from any other file that this process can read (external and virtual datasets, external links), can
-reach one group in many ways (soft links, cycles), and can declare or compress any size. Here a link must be a hard one,
-groups are nested a few levels deep, and a dataset is contiguous, compact or chunked, perhaps compressed by gzip.
+HDF5 can read data from any other file that this process can read (external and virtual datasets, external links), can
+reach one group by many paths (soft links, cycles), and can declare or compress arrays of any size. Here links must be
+hard, the depth of groups is bounded, and a dataset must be contiguous, compact or chunked, optionally with gzip.
 """
 
 import math
@@ -17,10 +17,10 @@ from faemb.features.files.reading import CURE, VALUE_BYTES, require_numeric
 from faemb.runtime.limits import item_memory, require_memory
 
 DEEPEST = 64
-"""Largest number of groups inside each other."""
+"""Largest depth of nested groups."""
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
 _LARGEST_EXPANSION = 1032
-"""Deflate never makes more of a byte."""
+"""Largest compression ratio of deflate."""
 _PIECE = 1 << 22
 
 
@@ -33,7 +33,7 @@ def h5py() -> Any:
 
 
 def entries(file: Any, source: object) -> Iterator[tuple[str, str]]:
-    """Place of the group ("" for the outermost) and name of everything in the file; each group is visited once."""
+    """Path of the group ("" for the root) and name of each entry in the file; each group is visited once."""
     library = h5py()
     waiting, seen = [""], {_identity(library.h5o.get_info(file.id))}
     while waiting:
@@ -54,7 +54,7 @@ def entries(file: Any, source: object) -> Iterator[tuple[str, str]]:
 
 
 def opened(group: Any, place: str, source: object) -> Any:
-    """The identifier of what is at a place in a group, reached by hard links alone; None if there is nothing."""
+    """The identifier of the object at a path in a group, reached by hard links only; None if there is none."""
     library = h5py()
     for name in place.split("/"):
         raw = _encoded(name)
@@ -66,7 +66,7 @@ def opened(group: Any, place: str, source: object) -> Any:
 
 
 def needed(dataset: Any, name: str, source: str) -> int:
-    """Bytes of memory to read a dataset, given by its identifier, as float32; an error if it is not a plain one."""
+    """Bytes of memory to read a dataset, given by its identifier, as float32; raises an error if it is not allowed."""
     library = h5py()
     if not isinstance(dataset, library.h5d.DatasetID):
         raise FormatError(f"{source} holds a group named {name}; expected an array: {CURE}")
@@ -82,7 +82,7 @@ def needed(dataset: Any, name: str, source: str) -> int:
     if len(set(filters)) < len(filters) or not set(filters) <= {_DEFLATE, _SHUFFLE, _FLETCHER32}:
         raise FormatError(f"{source} holds {name} in a compression that is not read; save it with gzip, or without any")
     chunk = math.prod(settings.get_chunk()) * dtype.itemsize if layout == library.h5d.CHUNKED else 0
-    size = math.prod(shape) * (dtype.itemsize + VALUE_BYTES) + 2 * chunk  # of a filter: its input and its output
+    size = math.prod(shape) * (dtype.itemsize + VALUE_BYTES) + 2 * chunk  # a filter needs its input and its output
     require_memory(size, source)
     if _DEFLATE in filters:
         _require_honest_chunks(dataset, filters.index(_DEFLATE), chunk, f"{source} is damaged: its {name}")
@@ -95,7 +95,7 @@ def read_values(dataset: Any) -> np.ndarray:
 
 
 def _require_honest_chunks(dataset: Any, position: int, size: int, what: str) -> None:
-    """Refuse compressed chunks that become larger than declared: HDF5 would allocate memory for all of it."""
+    """Raise an error for compressed chunks that expand beyond their declared size: HDF5 would allocate all of it."""
     allowed = item_memory() // _LARGEST_EXPANSION
     if dataset.get_storage_size() <= allowed:
         return
@@ -109,7 +109,7 @@ def _require_honest_chunks(dataset: Any, position: int, size: int, what: str) ->
 
 
 def _inflated(raw: bytes, enough: int) -> int:
-    """Number of bytes that deflate makes of these, counted in pieces until there are more than `enough`."""
+    """Size of the decompressed data, counted in pieces until it exceeds `enough`."""
     inflater, count = zlib.decompressobj(), 0
     while raw and not inflater.eof and count <= enough:
         count += len(inflater.decompress(raw, _PIECE))

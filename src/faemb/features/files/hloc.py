@@ -6,9 +6,9 @@ when it writes COLMAP's database. Frames have
 
     A = scale R(ori);       without scales the extent is unknown, and A is a disc with a radius of one pixel
 
-Files written here also hold `frames` (N, 6), which are then taken as they are, the grids of feature maps as in .npz
-files, and the attribute `fingerprint`; reading them again gives the same features. Images come in order of name. The
-attribute `made_by` of the file says that this package wrote it.
+Files written here also hold `frames` (N, 6), which then replace keypoints, scales and oris, the grids of feature maps
+as in .npz files, and the attribute `fingerprint`; reading them again gives the same features. Images are read in the
+order of their names. The file attribute `made_by` marks files that this package wrote.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ def hloc_names(path: AnyPath) -> list[str]:
 
 
 def read_hloc(path: AnyPath) -> Iterator[tuple[str, LocalFeatures]]:
-    """The name and the features of each image, read one at a time; a file of another kind is refused at once."""
+    """The name and the features of each image, read one at a time; a file of another kind raises an error at once."""
     return _each(path, hloc_names(path))
 
 
@@ -63,23 +63,23 @@ def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
 
 @contextmanager
 def new_hloc(path: AnyPath) -> Iterator[Any]:
-    """An HDF5 file to write, which appears when the block ends, or not at all."""
+    """An HDF5 file to write; it appears at `path` when the block ends without an error."""
     with replacing(path) as temporary, h5py().File(temporary, "w") as file:
         file.attrs[MADE_BY] = np.bytes_(b"faemb")
         yield file
 
 
 def is_our_hloc(path: Path) -> bool:
-    """Whether a file was begun by `new_hloc`."""
+    """Whether a file was written with `new_hloc`."""
     try:
         with h5py().File(path, "r") as file:
             return _read_text(file, MADE_BY) == "faemb"
-    except (OSError, ValueError, RuntimeError, KeyError):  # h5py has one for each kind of damage
+    except (OSError, ValueError, RuntimeError, KeyError):  # h5py raises all of them for damaged files
         return False
 
 
 def write_hloc(path: AnyPath, items: Iterable[tuple[str, LocalFeatures]]) -> int:
-    """Write one file, which appears with all images or not at all; returns the number of images."""
+    """Write one file, atomically; returns the number of images."""
     count = 0
     with new_hloc(path) as file:
         for name, features in items:
@@ -133,7 +133,7 @@ def _shapes(arrays: Arrays, count: int, source: str) -> Float[np.ndarray, "N 2 2
 
 
 def _read_text(group: Any, name: str) -> str:
-    """Only text of fixed length is read, as written here: HDF5 may crash on damaged text of variable length."""
+    """A text of fixed length, as this module writes it, else "": HDF5 may crash on damaged text of variable length."""
     if name not in group.attrs:
         return ""
     attribute = group.attrs.get_id(name)

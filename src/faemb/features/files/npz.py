@@ -1,12 +1,12 @@
 """One image's features as .npz: this package's own format, and the common convention of other tools.
 
-Ours holds descriptors (N, d), the arrays in `stored`, and two texts: the fingerprint of the extractor and the hash of
-the image file.
+Our files hold descriptors (N, d), the arrays of stored.py, and two texts: the fingerprint of the extractor and the hash
+of the image file.
 
 Files of other tools hold descriptors, desc or des, as rows or as columns, beside keypoints, kpts or xy (N, 2), and
 perhaps scores; their keypoints have no extent and become discs with a radius of one pixel.
 
-Nothing is unpickled, and arrays that need more memory than one item may take are not read.
+Nothing is unpickled. Arrays that exceed the memory limit of one item are not read.
 """
 
 import math
@@ -52,7 +52,7 @@ def write_npz(path: AnyPath, features: LocalFeatures, image_hash: str = "") -> N
 
 
 def is_our_npz(path: Path) -> bool:
-    """Whether a file holds the features of one image as written here: no other tool's have both texts and frames."""
+    """Whether `write_npz` wrote the file: files of other tools do not have both texts and frames."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {f"{name}.npy" for name in (*TEXTS, "frames")} <= set(archive.namelist())
@@ -83,7 +83,7 @@ def _frames(arrays: Arrays, source: str) -> Float[np.ndarray, "N 6"]:
 
 
 def _rows(arrays: Arrays, count: int, source: str) -> np.ndarray:
-    """The descriptors as rows: beside `frames` they are, otherwise the number of keypoints decides."""
+    """The descriptors as rows. With `frames` they are stored as rows; otherwise the number of keypoints decides."""
     given = _first_of(DESCRIPTORS, arrays, source)
     require_shape(given, (None, None), "descriptors", source)
     as_rows, as_columns = given.shape[0] == count, given.shape[1] == count
@@ -112,7 +112,7 @@ def _text(arrays: Arrays, name: str, source: str) -> str:
     array = arrays.get(name, np.array(""))
     if array.dtype.kind != "U" or array.shape != ():
         raise FormatError(f"{source} holds a {name} of type {array.dtype}; expected one text: {CURE}")
-    with damage_explained(source):  # NumPy itself accepts code points that are no characters
+    with damage_explained(source):  # NumPy accepts invalid code points
         return array.tobytes().decode("utf-32-le" if array.dtype.str[0] == "<" else "utf-32-be").rstrip("\0")
 
 
@@ -121,7 +121,7 @@ class _Member(NamedTuple):
 
     name: str
     file: Any
-    """Opened at the first of its values."""
+    """Open file, positioned at the first value."""
     shape: tuple[int, ...]
     dtype: np.dtype
     order: Literal["C", "F"]
@@ -150,14 +150,14 @@ def _member(name: str, file: Any, info: zipfile.ZipInfo, source: str) -> _Member
             f"{source} holds {name} as pickled Python objects, which are never loaded; save plain arrays instead"
         )
     size = math.prod(shape) * dtype.itemsize
-    # The declared size must be the stored size, so that memory is never allocated for a false declaration.
+    # The declared size must be the stored size, so that a false declaration never allocates memory.
     if min(shape, default=0) < 0 or size != info.file_size - file.tell():
         raise FormatError(f"{source} is damaged: its {name} declare {size} bytes, which is not their size; {CURE}")
     return _Member(name, file, shape, dtype, "F" if by_columns else "C")
 
 
 def _read_member(member: _Member) -> np.ndarray:
-    """Read in pieces, since zipfile copies all that it has read so far for every few kilobytes."""
+    """Read the values in pieces, since zipfile copies all data read so far for every few kilobytes."""
     content = np.empty(member.values * member.dtype.itemsize, np.uint8)
     place = 0
     while place < len(content):
@@ -166,7 +166,7 @@ def _read_member(member: _Member) -> np.ndarray:
             raise EOFError(f"{member.name} ends early")
         content[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
         place += len(piece)
-    member.file.read(1)  # zipfile compares the checksum at the end
+    member.file.read(1)  # zipfile verifies the checksum at the end of the data
     return np.ndarray(member.shape, member.dtype, content, order=member.order)
 
 

@@ -2,8 +2,8 @@
 
     x y a b c d_1 ... d_d           the ellipse is a (u - x)^2 + 2 b (u - x)(v - y) + c (v - y)^2 = 1
 
-With M = [[a, b], [b, c]], every A with A A' = M^-1 maps the unit disc to that ellipse; which of them was used is not
-in the file. The lower triangular one is taken,
+With M = [[a, b], [b, c]], every A with A A' = M^-1 maps the unit disc to that ellipse; the file does not say which one
+was used. The lower triangular one is chosen,
 
     A = [[ sqrt(c / det M),       0         ],
          [ -b / sqrt(c det M),    1 / sqrt(c) ]]
@@ -39,7 +39,7 @@ from faemb.runtime.storage import AnyPath
 GEOMETRY = 5
 _BLOCK = 1 << 18
 _LONGEST = 1000
-"""Characters of a number."""
+"""Largest number of characters of a number."""
 
 
 def read_oxford(path: AnyPath) -> LocalFeatures:
@@ -58,13 +58,13 @@ def read_oxford(path: AnyPath) -> LocalFeatures:
 
 
 def _rows(parts: Iterator[Float[np.ndarray, " T"]], size: int, source: str) -> Float[np.ndarray, "N columns"]:
-    """The rows in a text of `size` bytes; memory is allocated for no more numbers than that many bytes can hold."""
+    """The rows in a text of `size` bytes; no more numbers are allocated than a text of that size can hold."""
     first = np.zeros(0)
     while len(first) < 2 and (part := next(parts, None)) is not None:
         first = np.concatenate([first, part])
     dimension, count = _header(first, source)
     wanted = count * (GEOMETRY + dimension)
-    held = min(wanted, size // 2 + 1)  # a number takes two bytes, with the space after it
+    held = min(wanted, size // 2 + 1)  # a number takes at least two bytes, with the space after it
     require_memory(held * (8 + VALUE_BYTES) + min(count, held) * FEATURE_BYTES, source)
     values, given = np.empty(held), 0
     for part in chain([first[2:]], parts):
@@ -75,10 +75,10 @@ def _rows(parts: Iterator[Float[np.ndarray, " T"]], size: int, source: str) -> F
 
 
 def _parsed(file: BinaryIO, source: str) -> Iterator[Float[np.ndarray, " T"]]:
-    """The numbers of a text, some at a time."""
+    """The numbers of a text, block by block."""
     rest = b""
     while block := file.read(_BLOCK):
-        # The last word may go on in the next block.
+        # The last word may continue in the next block.
         *whole, rest = (rest + block).rsplit(None, 1) if not block[-1:].isspace() else (rest + block, b"")
         if len(rest) > _LONGEST:
             raise FormatError(f"{source} is not a text of numbers ({rest[:40]!r}...); {CURE}")

@@ -1,6 +1,6 @@
-"""Checks that all readers share: of files, which may be missing or damaged, and of the arrays in them.
+"""Checks shared by all readers: of files, which may be missing or damaged, and of the arrays in them.
 
-A reader returns LocalFeatures or raises one FormatError that names the file, the fault and the cure.
+A reader returns LocalFeatures, or raises one FormatError that names the file, the fault and the cure.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ UNKNOWN_SIZE = (0, 0)
 MOST_COLUMNS = 65_536
 """Largest dimension of a descriptor."""
 VALUE_BYTES = 5
-"""Memory for each value that is read, beside its stored form: as float32, and a byte while it is checked."""
+"""Bytes of memory per value, in addition to the stored one: as float32, and one byte for its check."""
 FEATURE_BYTES = 400
-"""Memory for the geometry of one feature while its frame is computed, in double precision."""
+"""Bytes of memory per feature to compute its frame in double precision."""
 
 CURE = "restore it or extract again"
 
 
 @contextmanager
 def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
-    """Turn all errors of libraries on a damaged file into a FormatError; gives the path of a plain file."""
+    """Convert all errors that libraries raise for a damaged file to a FormatError; yields the path of a plain file."""
     source = source or str(path)
     require_plain_file(path, "a file of local features")
     try:
@@ -43,7 +43,7 @@ def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
 
 
 def file_bytes(path: AnyPath) -> bytes:
-    """The content of a file; the memory of one item must suffice for it."""
+    """The content of a file, which must not exceed the memory limit of one item."""
     with damage_explained(path) as target:
         require_memory(target.stat().st_size, path)
         return target.read_bytes()

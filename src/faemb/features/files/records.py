@@ -18,7 +18,7 @@ def record_layout(before: int, dimension: int, component: str) -> np.dtype:
 
 
 def read_records(path: AnyPath, before: int, component: str, empty_dimension: int) -> np.ndarray:
-    """All records, which have one dimension; that of an empty file, which has none, is `empty_dimension`."""
+    """All records, which must share one dimension; `empty_dimension` is used for an empty file."""
     raw = file_bytes(path)
     dimension = _first_dimension(raw, 4 * before, path) if raw else empty_dimension
     layout = record_layout(before, dimension, component)

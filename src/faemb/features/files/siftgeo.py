@@ -7,9 +7,9 @@ determinant 1, and draws the region's ellipse from scale Mi alone. So
 
     A = scale Mi R(angle),      R(t) = [[cos t, -sin t], [sin t, cos t]]
 
-maps the unit disc to the detected region; the described region is a multiple of it, which the file does not give.
-An angle beyond a full turn (the detector writes 1000) was not estimated: R = I. A singular Mi (circular detectors write
-zeros) is replaced by I. The size of the image is not in the file.
+maps the unit disc to the detected region; the described region is larger by a factor that the file does not give.
+An angle beyond a full turn (the detector writes 1000) means that it was not estimated: R = I. A singular Mi (circular
+detectors write zeros) is replaced by I. The file does not contain the size of the image.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from faemb.runtime.storage import AnyPath
 GEOMETRY = 9
 SIFT_DIMENSION = 128
 LEAST_ASPECT = 1e-6
-"""A matrix whose axes have a smaller ratio than this is taken as singular."""
+"""A matrix whose axes have a smaller ratio than this is treated as singular."""
 
 
 def read_siftgeo(path: AnyPath) -> LocalFeatures:

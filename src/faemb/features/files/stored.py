@@ -1,4 +1,4 @@
-"""The arrays that this package's .npz and .h5 files have in common; in files of other tools any may be missing.
+"""Arrays that this package writes to both .npz and .h5 files; any of them may be missing in files of other tools.
 
 frames (N, 6)   scores (N)   image_size (2)
 grid_sizes (S, 2), grid_cells (N, 3): for features that are cells of S feature maps, rows and columns of each map,

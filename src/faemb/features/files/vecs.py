@@ -1,7 +1,7 @@
 """INRIA's .fvecs and .bvecs: descriptors alone. Each row is an int32 d, then d float32 (.fvecs) or d bytes (.bvecs).
 
 Such features have no position in an image: their frames are NaN and the image size is unknown. They can be encoded and
-searched; selecting them by a box is refused.
+searched; selecting them by a box is an error.
 """
 
 from pathlib import Path

@@ -63,7 +63,7 @@ def second_moments(windows: Float[np.ndarray, "N n n"]) -> Float[np.ndarray, "N 
 
 
 def inverse_root(moments: Float[np.ndarray, "N 3"]) -> tuple[Float[np.ndarray, "N 2 2"], Float[np.ndarray, " N"]]:
-    """mu^(-1/2) scaled to determinant 1, and sqrt(least / greatest eigenvalue): 1 for a round mu.
+    """mu^(-1/2) scaled to determinant 1, and sqrt(smallest / largest eigenvalue), which is 1 for an isotropic mu.
 
     For 2 x 2 matrices sqrt(mu) = (mu + sqrt(det) I) / sqrt(trace + 2 sqrt(det)); its inverse, scaled to determinant 1,
     is its adjugate up to a factor.

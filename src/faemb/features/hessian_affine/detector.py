@@ -27,10 +27,10 @@ from faemb.features.local_features import LocalFeatures, frames_from, rotations
 from faemb.settings import require_flag, require_number, require_whole
 
 _SPARE, _SPARE_AT_LEAST = 1.6, 32
-"""Factor and number by which more candidates are adapted than needed: some do not converge, or leave the image."""
+"""More candidates are adapted than needed, by this factor and number: some do not converge, or leave the image."""
 _BLOCK = 1024
 MOST_PATCH = 181
-"""OpenCV samples a patch as one row, which has at most 32766 pixels."""
+"""Largest side of a patch: OpenCV samples a patch as one row of at most 32766 pixels."""
 
 
 class Keypoints(NamedTuple):
@@ -61,16 +61,16 @@ class HessianAffine(Extractor):
     """Hessian-affine detector, RootSIFT descriptor.
 
     max_features:       keep this number of the strongest; None: all
-    rotation_invariant: rotate patches to their dominant orientations; otherwise up stays up
-    root:               RootSIFT [Arandjelovic and Zisserman 2012]; otherwise SIFT of unit length
+    rotation_invariant: rotate patches to their dominant orientations; otherwise patches stay upright
+    root:               compute RootSIFT [Arandjelovic and Zisserman 2012]; otherwise SIFT of unit length
     affine:             adapt the shape of regions; otherwise they stay round
     max_side:           images with a longer side are reduced to it first; None: no limit
     enlarge:            start with the image at twice its size, which gives several times as many small regions
-    threshold:          least sqrt(sigma^4 |det H|), for pixels 0..255
+    threshold:          smallest sqrt(sigma^4 |det H|), for pixels 0..255
     edge_ratio:         largest ratio of the response's principal curvatures
     per_octave, sigma:  scales per octave, and the blur of the first
     iterations:         largest number of steps of the affine adaptation
-    convergence:        deviation of the gradients from isotropy at which it ends
+    convergence:        deviation of the gradients from isotropy at which the adaptation ends
     measurement:        radius of the described region, in units of the scale
     patch:              side of the normalised patch in pixels, odd
     """
@@ -147,7 +147,7 @@ class HessianAffine(Extractor):
         return features.select(slice(self.max_features))
 
     def detect(self, grey: Float[np.ndarray, "H W"]) -> tuple[list[Octave], Keypoints]:
-        """The octaves, without the two levels that are used for extrema only, and the keypoints, strongest first."""
+        """The octaves without their two topmost levels, needed for extrema only, and the keypoints, strongest first."""
         pyramid: list[Octave] = []
         parts: list[Keypoints] = []
         for octave in octaves(grey, sigma=self.sigma, per_octave=self.per_octave, enlarge=self.enlarge):
@@ -180,7 +180,7 @@ class HessianAffine(Extractor):
         return Regions(keypoints.centres, shapes, keypoints.response).select(chosen)
 
     def _shapes(self, pyramid: list[Octave], keypoints: Keypoints) -> tuple[np.ndarray, np.ndarray]:
-        """Shapes of determinant 1, and which converged; each is adapted one level below its extremum."""
+        """Shapes of determinant 1, and whether each converged; a shape is adapted one level below its extremum."""
         count = len(keypoints.level)
         if not self.affine or not count:
             return np.tile(np.eye(2), (count, 1, 1)), np.ones(count, bool)
@@ -195,7 +195,7 @@ class HessianAffine(Extractor):
         )
 
     def described(self, images: list[Source], regions: Regions) -> Iterator[tuple[np.ndarray, ...]]:
-        """Regions and their descriptors, in blocks, since patches need much memory."""
+        """Regions and their descriptors, in blocks, to limit the memory of the patches."""
         for start in range(0, len(regions.scores), _BLOCK):
             block = regions.select(slice(start, start + _BLOCK))
             side = int(self.patch)  # a NumPy integer would make the sampling grid float64
@@ -208,7 +208,7 @@ class HessianAffine(Extractor):
 
 
 def turned(regions: Regions, seen: Gradients) -> Regions:
-    """One region per dominant orientation of each patch, rotated so that this is the patch's x axis."""
+    """One region per dominant orientation of each patch, rotated so that the orientation is the patch's x axis."""
     which, angle = orientations(seen)
     chosen = regions.select(which)
     return chosen._replace(shapes=chosen.shapes @ rotations(angle))

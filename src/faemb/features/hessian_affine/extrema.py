@@ -15,20 +15,20 @@ from jaxtyping import Bool, Float, Int
 from faemb.features.hessian_affine.pyramid import Octave
 
 BORDER = 5
-"""Pixels along the edges of an octave in which extrema are not searched."""
+"""Width in pixels of the border of an octave in which extrema are not searched."""
 _KEPT_FOR_REFINEMENT = 0.8
-"""Fraction of the threshold that a response needs before the fit, which may raise it."""
+"""Fraction of the threshold that a response must exceed before the quadratic fit, which may raise it."""
 _MOVES = 5
 _SETTLED = 0.6
-"""If the fitted extremum is farther away, in pixels, the fit is repeated around the next pixel."""
+"""If the fitted extremum is more pixels away than this, the fit is repeated around the next pixel."""
 _SECOND = np.array([[1, -2, 1]], np.float32)
 _MIXED = np.array([[0.25, 0, -0.25], [0, 0, 0], [-0.25, 0, 0.25]], np.float32)
 _NEIGHBOURHOOD = np.ones((3, 3), np.uint8)
 _BEFORE = np.array([[1, 1, 1], [1, 0, 0], [0, 0, 0]], np.uint8)
-"""Neighbours that must be strictly lower, so that only the first of several equal pixels is taken."""
+"""Neighbours that must be strictly lower, so that of several equal pixels only the first is an extremum."""
 
 Responses = list[Float[np.ndarray, "H W"]]
-"""Responses of three levels: below, at and above the one where extrema are searched."""
+"""Responses of three levels: below, at and above the level in which extrema are searched."""
 
 
 class Extrema(NamedTuple):
@@ -72,7 +72,7 @@ def local_extrema(responses: Responses, threshold: float) -> tuple[Int[np.ndarra
     below, here, above = responses
     highest = cv2.dilate(np.maximum(np.maximum(below, above), here), _NEIGHBOURHOOD)
     peak = (here >= highest) & (here > threshold) & (here > cv2.dilate(here, _BEFORE))
-    del highest  # each is as large as the image: keep one at a time
+    del highest  # as large as the image: only one such array at a time
     lowest = cv2.erode(np.minimum(np.minimum(below, above), here), _NEIGHBOURHOOD)
     peak |= (here <= lowest) & (here < -threshold) & (here < cv2.erode(here, _BEFORE))
     rows, columns = np.nonzero(peak[BORDER:-BORDER, BORDER:-BORDER])
@@ -82,7 +82,7 @@ def local_extrema(responses: Responses, threshold: float) -> tuple[Int[np.ndarra
 def refined(
     responses: Responses, rows: Int[np.ndarray, " N"], columns: Int[np.ndarray, " N"], edge_ratio: float
 ) -> tuple[Float[np.ndarray, " M"], ...]:
-    """y, x, scale offset and response of the extrema whose fit settles within a few moves, in order of position."""
+    """y, x, scale offset and response of the extrema whose fit converges within a few moves, in order of position."""
     height, width = responses[1].shape
     places = rows * width + columns
     parts = []
@@ -153,7 +153,7 @@ def _not_on_an_edge(hessian: Float[np.ndarray, "N 3 3"], ratio: float) -> Bool[n
 def _moved(
     places: Int[np.ndarray, " N"], offset: Float[np.ndarray, "N 3"], moving: Bool[np.ndarray, " N"], shape: tuple
 ) -> Int[np.ndarray, " M"]:
-    """The next pixel towards the fitted extremum, for those that can move inside the border; scale stays."""
+    """The next pixel towards the fitted extremum, if it lies inside the border; the scale does not change."""
     height, width = shape
     step = (np.sign(offset) * (np.abs(offset) > _SETTLED)).astype(np.int64)
     rows, columns = np.divmod(places, width)

@@ -1,9 +1,9 @@
 """Features of the mirrored image, computed from those of the image: no pixels are needed.
 
-An image mirrored from left to right shows each region mirrored. With M = diag(-1, 1), the region p = c + A u becomes
-M c + (M A N) (N u), where N mirrors the patch as well, so that regions keep their orientation: from left to right if up
-stays up in the patch, from top to bottom if the patch's x axis is its dominant gradient, whose x component M inverts.
-The histogram of a mirrored patch has the same values in other places.
+With M = diag(-1, 1), the region p = c + A u of an image becomes M c + (M A N) (N u) in the image mirrored from left to
+right. N mirrors the patch as well, so that M A N has a positive determinant as A has: from left to right if patches are
+upright, from top to bottom if the patch's x axis is its dominant gradient, whose x component M inverts. The descriptor
+of a mirrored patch is a permutation of the original one.
 """
 
 from dataclasses import replace
@@ -28,15 +28,15 @@ def mirrored(features: LocalFeatures, *, rotation_invariant: bool) -> LocalFeatu
 
 
 def _from_left_to_right() -> Int[np.ndarray, " 128"]:
-    """An angle t becomes half a turn minus t."""
+    """The permutation of bins in which an angle t becomes pi - t."""
     return _bins()[:, ::-1][..., (ORIENTATIONS // 2 - np.arange(ORIENTATIONS)) % ORIENTATIONS].ravel()
 
 
 def _from_top_to_bottom() -> Int[np.ndarray, " 128"]:
-    """An angle t becomes minus t."""
+    """The permutation of bins in which an angle t becomes -t."""
     return _bins()[::-1][..., -np.arange(ORIENTATIONS) % ORIENTATIONS].ravel()
 
 
 def _bins() -> Int[np.ndarray, "4 4 8"]:
-    """Numbers of a descriptor's values, by cell row, cell column and orientation."""
+    """Indices of a descriptor's values, by cell row, cell column and orientation."""
     return np.arange(CELLS * CELLS * ORIENTATIONS).reshape(CELLS, CELLS, ORIENTATIONS)

@@ -8,7 +8,7 @@ from faemb.features.hessian_affine.patches import Gradients, disc_weights
 
 BINS = 36
 PEAK = 0.8
-"""Every peak of at least this height relative to the highest gives a feature."""
+"""Smallest height of a peak, relative to the highest, that gives a feature."""
 _SMOOTHINGS = 6
 
 
@@ -24,7 +24,7 @@ def orientations(gradients: Gradients) -> tuple[Int[np.ndarray, " M"], Float[np.
 
 
 def orientation_histograms(gradients: Gradients) -> Float[np.ndarray, "N 36"]:
-    """Gradients weighted by magnitude and nearness to the centre, interpolated between two bins, smoothed."""
+    """Smoothed histograms of gradient orientations, weighted by magnitude and by a Gaussian around the centre."""
     count, side = gradients.x.shape[:2]
     if not count:
         return np.zeros((0, BINS))

@@ -14,7 +14,7 @@ from jaxtyping import Float
 IMAGE_BLUR = 0.5
 """Assumed blur of a photograph, in its pixels [Lowe 2004, Sec. 3.3]."""
 LEAST_SIDE = 13
-"""A smaller octave consists only of the border in which extrema are not searched."""
+"""Smallest side of an octave; a smaller one consists only of the border in which extrema are not searched."""
 
 
 class Octave(NamedTuple):

@@ -24,9 +24,9 @@ ORIENTATIONS = 8
 DIMENSION = CELLS * CELLS * ORIENTATIONS
 _LARGEST = 0.2
 _ANGLES = 2048
-"""Size of the table of orientations: steps of 0.2 degrees, below the error of the angles."""
+"""Number of angles in the table of orientation weights: steps of 0.2 degrees, below the error of the angles."""
 _BLOCK = 32
-"""Patches processed together, few enough that their intermediate results fit into the cache."""
+"""Number of patches processed together, so few that their intermediate results fit into the cache."""
 
 
 def sift(gradients: Gradients) -> Float[np.ndarray, "N 128"]:

@@ -1,6 +1,5 @@
-"""When a photograph was taken, by its EXIF data. No pixels are decoded."""
+"""The date when a photograph was taken, from its EXIF data. No pixels are decoded."""
 
-import os
 from datetime import datetime
 
 import PIL.Image
@@ -10,21 +9,24 @@ from faemb.features.image.exif import MAX_TAGS_BYTES, bytes_of_values, require_m
 from faemb.features.image.silence import silence
 from faemb.features.image.stream import BoundedStream
 from faemb.runtime.limits import require_input_file, require_memory
+from faemb.runtime.places import fetched, shown
+from faemb.runtime.storage import AnyPath
 
 _EXIF, _TAKEN, _DIGITISED = 0x8769, 0x9003, 0x9004
-"""Tags of EXIF: the directory of the camera's data, and two dates in it."""
+"""EXIF tags: the sub-directory with the camera's data, and two dates in it."""
 
 
-def date_taken(path: str | os.PathLike[str]) -> datetime | None:
-    """Local time, without a time zone; None where there is none."""
+def date_taken(path: AnyPath) -> datetime | None:
+    """Local time without a time zone; None if the file has no readable date."""
     try:
-        require_input_file(path, "an image file")
-        with silence(), BoundedStream(os.fspath(path)) as stream:
+        file = fetched(path)
+        require_input_file(file, "an image file")
+        with silence(), BoundedStream(file) as stream:
             head = stream.read(256)
             stream.seek(0)
-            decoder = decoder_for(head, os.fspath(path))
+            decoder = decoder_for(head, shown(path))
             if not issubclass(decoder, IN_PIECES):
-                require_memory(2 * stream.length, path)  # the file and a copy of it
+                require_memory(stream.held + 2 * stream.length, file)  # the file and a copy of it
                 stream.allow_large_header()
             return _date_in(decoder(stream))
     except Exception:  # damaged metadata raises errors of many kinds, and a missing date is no fault

@@ -1,4 +1,4 @@
-"""The decoder of an image file, chosen by the file's first bytes and never by its name; all others are refused."""
+"""The decoder of an image file, chosen by the file's first bytes, not by its name; other formats are an error."""
 
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
@@ -10,7 +10,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from faemb.errors import InputError, MissingExtraError
 from faemb.features.image.exif import Jpeg
 
-# The classes themselves, not PIL.Image.open: its own limit on pixels can only be changed by a global variable.
+# Pillow's classes are used, not PIL.Image.open, whose limit on pixels can only be changed by a global variable.
 DECODERS: dict[bytes, type[ImageFile]] = {
     b"\xff\xd8\xff": Jpeg,
     b"\x89PNG\r\n\x1a\n": PngImageFile,
@@ -23,7 +23,7 @@ DECODERS: dict[bytes, type[ImageFile]] = {
     b"MM\0+": TiffImageFile,
 }
 IN_PIECES = tuple(set(DECODERS.values()))
-"""Decoders that read a file as they need it; those of WebP, AVIF and HEIC read it whole before they look at it."""
+"""Decoders that read a file in pieces, as needed; those of WebP, AVIF and HEIC read the whole file first."""
 AVIF_BRANDS = {b"avif", b"avis"}
 HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1"}
 

@@ -1,4 +1,4 @@
-"""Decoding of image files and Pillow images to levels: size limits, EXIF orientation, every fault as one InputError.
+"""Decoding of image files and Pillow images to levels: size limits, EXIF orientation, all faults raised as InputError.
 
 Size, number of scans and memory are checked in the header, before anything is decoded. A JPEG is decoded at a half, a
 quarter or an eighth of its size where that is still at least the reduced size. By Pillow's mode:
@@ -11,7 +11,6 @@ quarter or an eighth of its size where that is still at least the reduced size. 
 Transparent pixels are blended with white. ICC profiles are ignored, and so is EXIF data that cannot be read.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,6 +28,7 @@ from faemb.features.image.scans import require_few_scans
 from faemb.features.image.silence import silence
 from faemb.features.image.stream import BoundedStream
 from faemb.runtime.limits import require_input_file, require_memory
+from faemb.runtime.places import fetched, shown
 from faemb.runtime.storage import AnyPath
 
 MAX_PIXELS = 250_000_000
@@ -37,23 +37,24 @@ MAX_PIXELS = 250_000_000
 
 def decode(path: AnyPath, max_side: int | None) -> tuple[Levels, tuple[int, int]]:
     """Levels of the upright image, reduced to `max_side`, and its width and height before that."""
-    name = os.fspath(path)
-    if not require_input_file(name, "an image file"):
+    file = fetched(path)
+    name = shown(path)
+    if not require_input_file(file, "an image file"):
         raise InputError(f"{name} is empty, 0 bytes; expected an image file: copy or download it again")
-    with faults(name), silence(), BoundedStream(name) as stream:
+    with faults(name), silence(), BoundedStream(file) as stream:
         pixels, size, orientation = decoded(stream, max_side, name)
     return upright(pixels, orientation), size[::-1] if orientation >= 5 else size
 
 
 def levels_of(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int]]:
-    """The same of an image that Pillow holds; it is not changed, except that Pillow reads its pixels."""
+    """The same for a Pillow image, which is not changed, except that Pillow loads its pixels."""
     try:
         with silence():
             pixels, size, _ = turned(read_again(image), max_side, name)
             orientation = orientation_of(image)
     except (FaembError, MemoryError):
         raise
-    except Exception as error:  # as on files: a closed or truncated one, a mode that Pillow cannot convert
+    except Exception as error:  # such as a closed or truncated file, or a mode that Pillow cannot convert
         raise InputError(
             f"{name} has pixels that cannot be read: {reason(error)}; open it again, or convert it to RGB"
         ) from error
@@ -61,15 +62,16 @@ def levels_of(image: PIL.Image.Image, max_side: int | None, name: str) -> tuple[
 
 
 def read_again(image: PIL.Image.Image) -> PIL.Image.Image:
-    """A JPEG whose pixels were not read yet, opened once more: to be decoded at a fraction, as a file is.
+    """Open a JPEG again whose pixels are not loaded yet, so that it is decoded at reduced size, as a file would be.
 
-    Decoded at its full size and then reduced it would have slightly other pixels.
+    Decoding at full size and reducing afterwards would give slightly different pixels. Other images are returned as
+    they are.
     """
     if not isinstance(image, JpegImageFile) or not image.tile or image.fp is None or image.tell():
         return image
     image.fp.seek(0)
     again = JpegImageFile(image.fp)
-    return again if (again.size, again.mode) == (image.size, image.mode) else image  # the caller asked for a fraction
+    return again if (again.size, again.mode) == (image.size, image.mode) else image  # else: draft() was called
 
 
 def decoded(stream: BoundedStream, max_side: int | None, name: str) -> tuple[Levels, tuple[int, int], int]:
@@ -80,7 +82,7 @@ def decoded(stream: BoundedStream, max_side: int | None, name: str) -> tuple[Lev
     if issubclass(decoder, TiffImageFile):
         stream.allow_large_header()
     elif not issubclass(decoder, IN_PIECES):
-        require_memory(2 * stream.length, name)  # the file and a copy of it
+        require_memory(stream.held + 2 * stream.length, name)  # the file and a copy of it
         stream.allow_large_header()
     try:
         image = decoder(stream)  # a decoder reads the header only
@@ -95,7 +97,7 @@ def decoded(stream: BoundedStream, max_side: int | None, name: str) -> tuple[Lev
 def turned(
     image: PIL.Image.Image, max_side: int | None, name: str, header_bytes: int = 0
 ) -> tuple[Levels, tuple[int, int], int]:
-    """Levels and size as they are stored, and the orientation in which they are to be shown."""
+    """Levels and size as stored, and the EXIF orientation that is still to be applied."""
     require_bounded(image.size, max_side, name)
     pixels, size = loaded(image, max_side, name, header_bytes)
     return pixels, size, orientation_of(image)
@@ -103,7 +105,7 @@ def turned(
 
 @contextmanager
 def faults(name: str) -> Iterator[None]:
-    """Every error as an InputError: on damaged files decoders raise almost any exception."""
+    """Convert every error to an InputError: decoders raise almost any exception for damaged files."""
     try:
         yield
     except (FaembError, MemoryError):
@@ -136,7 +138,7 @@ def loaded(
     """Levels, reduced to `max_side`, and the size before that."""
     size, box, coefficients = image.size, None, 0
     target = reduced_size(size, max_side)
-    if isinstance(image, JpegImageFile) and image.tile:  # no tiles: its pixels were read before
+    if isinstance(image, JpegImageFile) and image.tile:  # without tiles its pixels are loaded already
         coefficients = size[0] * size[1] if require_few_scans(image, size, name) else 0
         drafted = image.draft(None, target)
         box = drafted[1] if drafted else None

@@ -1,7 +1,7 @@
-"""The orientation in an image's EXIF data, if that can be read at no great cost.
+"""The orientation in an image's EXIF data, read with a limit on memory.
 
-The data is a list of tags that say where in the data their values are. Pillow copies the values of all tags when it
-reads one: in a few kilobytes, thousands of tags can each claim all of them.
+EXIF data is a list of tags with offsets of their values. Pillow copies the values of all tags when it reads one of
+them, and in a few kilobytes thousands of tags can each claim the whole data as their value.
 """
 
 import struct
@@ -12,14 +12,14 @@ from PIL.ExifTags import Base as Tag
 from PIL.JpegImagePlugin import JpegImageFile
 
 MAX_TAGS_BYTES = 16_000_000
-"""Bytes of all values together; an EXIF block of a JPEG has at most 65,533, with the values of each tag apart."""
+"""Largest number of bytes of all values together; a valid EXIF block of a JPEG has at most 65,533."""
 
 _UNITS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8}
-"""Bytes of one value, by the number of its type."""
+"""Number of bytes of one value, by its EXIF type."""
 
 
 class Jpeg(JpegImageFile):
-    """Pillow reads the EXIF data of a JPEG as soon as it is opened."""
+    """Checks the EXIF data before Pillow reads it, which it does as soon as a JPEG is opened."""
 
     def getexif(self) -> PIL.Image.Exif:
         require_modest(self)
@@ -27,7 +27,7 @@ class Jpeg(JpegImageFile):
 
 
 def orientation_of(image: PIL.Image.Image) -> int:
-    """1 to 8, as in EXIF. Pillow has already applied that of TIFF, pillow-heif that of HEIC; both then report 1."""
+    """1 to 8, as in EXIF. For TIFF and HEIC, Pillow and pillow-heif have applied it already and report 1."""
     with suppress(Exception):
         require_modest(image)
         orientation = int(image.getexif()[Tag.Orientation])
@@ -36,16 +36,16 @@ def orientation_of(image: PIL.Image.Image) -> int:
 
 
 def require_modest(image: PIL.Image.Image) -> None:
-    """Raise an error, which Pillow takes for damaged data, if the values of all tags are far larger than the data."""
+    """Raise an error, which Pillow treats as damaged data, if the values of all tags exceed MAX_TAGS_BYTES."""
     data = image.info.get("exif")
     if isinstance(data, bytes) and bytes_of_values(data.removeprefix(b"Exif\0\0")) > MAX_TAGS_BYTES:
         raise SyntaxError("EXIF data whose values are larger than itself")
 
 
 def bytes_of_values(data: bytes, start: int | None = None) -> int:
-    """Bytes that reading the list of tags at `start`, or the first list, would copy."""
+    """Number of bytes that Pillow would copy to read the list of tags at `start`, by default the first list."""
     order = "<" if data[:2] == b"II" else ">"
-    with suppress(struct.error):  # cut off: Pillow reads what there is
+    with suppress(struct.error):  # truncated: Pillow reads the tags that are there
         if start is None:
             (start,) = struct.unpack_from(f"{order}I", data, 4)
         (tags,) = struct.unpack_from(f"{order}H", data, start)

@@ -1,4 +1,4 @@
-"""An image as the extractors take it: from a file, Pillow or an array; upright, levels 0..255, reduced in size.
+"""The input of extractors: an image from a file, Pillow or an array; upright, levels 0..255, reduced in size.
 
 A file or a Pillow image is read as a viewer shows it: its first image, EXIF orientation applied, transparency over
 white, palettes and colour spaces converted to RGB. ICC profiles are ignored. Both are decoded in `decoding`; arrays and
@@ -17,6 +17,7 @@ from jaxtyping import Float32
 from faemb.errors import InputError
 from faemb.features.image.decoding import decode, levels_of
 from faemb.features.image.levels import MOST_SIDE, Levels, levels_from, reduced, reduced_size, require_addressable
+from faemb.runtime.places import shown
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 
@@ -81,12 +82,12 @@ def as_image(source: ImageLike, max_side: int | None) -> Image:
 
 
 def name_of(source: ImageLike) -> str:
-    """The path of an image file, also of one that Pillow has opened; else what it is, for messages."""
+    """Name for messages: the path of an image file, also of one opened by Pillow; else "the image" or "the array"."""
     if isinstance(source, Image):
         return source.name
     if isinstance(source, PIL.Image.Image):
         return os.fsdecode(getattr(source, "filename", "")) or "the image"
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the array"
+    return shown(source) if isinstance(source, str | os.PathLike) else "the array"
 
 
 def at_most(image: Image, max_side: int | None) -> Image:

@@ -17,9 +17,9 @@ from faemb.errors import InputError
 Levels = UInt8[np.ndarray, "_ _ ..."] | Float32[np.ndarray, "_ _ ..."]
 
 MOST_SIDE = 32_766
-"""The longest side after reduction: OpenCV addresses pixels with 16 bits when it samples patches."""
+"""Largest side after reduction: OpenCV addresses pixels with 16 bits when it samples patches."""
 TOLERANCE = 1e-3
-"""Distance by which a float may lie outside 0..1, as after resampling; it is clipped."""
+"""Largest distance of a float from 0..1, as caused by resampling; it is clipped."""
 
 
 def levels_from(array: np.ndarray, name: str) -> Levels:
@@ -90,7 +90,7 @@ def require_addressable(size: tuple[int, int], max_side: int | None, name: str) 
 
 
 def reduced(levels: Levels, size: tuple[int, int]) -> Levels:
-    """Each new pixel is the mean of the area it covers, at most 255: OpenCV may round the mean of floats above it."""
+    """Reduce by area averages, clipped at 255: OpenCV may round the mean of floats to a larger value."""
     height, width = levels.shape[:2]
     if size == (width, height):
         return levels

@@ -1,16 +1,16 @@
-"""Memory that an image will take at most at one time, counted from its header before anything is decoded.
+"""Peak memory of decoding an image, computed from its header before anything is decoded.
 
 Bytes per pixel, where Pillow stores 1 for 1, L, P; 2 for I;16; 4 for all other modes:
 
-    decoding      stored pixels + what the decoder holds: coefficients of a JPEG with several scans, a strip or tile of
-                  a TIFF and as much for its compressed bytes, later its turned copy; for WebP, AVIF and HEIC their own
-                  copies of the pixels
-    conversion    stored pixels + a copy in L or RGB if the mode is another; transparency: in LA or RGBA and the result.
-                  16 bits, float: an array of the values and one of float32
-    reduction     the result after its first direction, that is of the new width, and after both
-    afterwards    the pixels, their grey levels and these as float32
+    decoding      stored pixels + buffers of the decoder: coefficients of a JPEG with several scans; a strip or tile of
+                  a TIFF and as much for its compressed bytes, later a rotated copy of the image; for WebP, AVIF and
+                  HEIC their own copies of the pixels
+    conversion    stored pixels + a copy in L or RGB if the mode differs; with transparency, a copy in LA or RGBA and
+                  the result; for 16 bits and float, an array of the values and one of float32
+    reduction     the image resized in width only, and the result
+    afterwards    the pixels, their grey levels, and these as float32
 
-Stages follow each other; the decoder's copies of WebP, AVIF and HEIC stay until the last but one has ended.
+Only one stage is in memory at a time, but the buffers of WebP, AVIF and HEIC stay until the end of the reduction.
 """
 
 from typing import NamedTuple
@@ -26,23 +26,23 @@ DEEP_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I", "F")
 GREY_MODES = ("1", "L", "LA", "La")
 
 BAND = 256
-"""Rows that are copied from Pillow to NumPy at a time."""
+"""Number of rows that are copied from Pillow to NumPy at a time."""
 
 OVERHEAD = 6_000_000
-"""Small buffers, and memory that was freed and not given back to the system yet."""
+"""Bytes of small buffers, and of memory that was freed but not returned to the system yet."""
 
 Size = tuple[int, int]
 
 
 class _Held(NamedTuple):
-    """Bytes that a decoder holds beside the stored pixels: while it decodes, and until the image is closed."""
+    """Bytes of a decoder's buffers, without the stored pixels: while it decodes, and until the image is closed."""
 
     decoding: int = 0
     after: int = 0
 
 
 def bytes_needed(image: PIL.Image.Image, target: Size, coefficients: int) -> int:
-    """`target`: size after the reduction; `coefficients`: pixels of a JPEG with several scans in its header, or 0."""
+    """Peak memory; `target`: size after reduction; `coefficients`: pixels of a JPEG with several scans, else 0."""
     result = _area(target)
     stored = _area(image.size) * _stored(image.mode)
     held = _held_by_decoder(image, coefficients)
@@ -52,13 +52,14 @@ def bytes_needed(image: PIL.Image.Image, target: Size, coefficients: int) -> int
 
 
 def _deep_copies(image: PIL.Image.Image, target: Size) -> int:
-    """Values, float32 levels (of F also its clipped values), and the reduced levels, also before they are clipped."""
+    """Bytes of the values, the float32 levels (for F also clipped values), and the reduced levels before and after
+    clipping."""
     values = _area(image.size) * (8 if image.mode == "F" else 6)
     return values + (8 * _area(target) if image.size != target else 0)
 
 
 def _copies(image: PIL.Image.Image, target: Size) -> int:
-    """What `opaque`, `resized` and `array_from` make."""
+    """Bytes of the copies made by `opaque`, `resized` and `array_from`."""
     channels, cell = (1, 1) if image.mode in GREY_MODES else (3, 4)
     opaque = _area(image.size) * _conversion(image, cell)
     resized = cell * (target[0] * image.size[1] + _area(target)) if image.size != target else 0
@@ -67,7 +68,7 @@ def _copies(image: PIL.Image.Image, target: Size) -> int:
 
 
 def _conversion(image: PIL.Image.Image, cell: int) -> int:
-    """Bytes per pixel of the copies that `opaque` makes; `cell`: of its result."""
+    """Bytes per pixel of the copies that `opaque` makes; `cell`: bytes per pixel of its result."""
     if image.has_transparency_data:
         return cell + (0 if image.mode in ("LA", "RGBA") else 4)
     return 0 if image.mode in ("L", "RGB") else cell
@@ -75,7 +76,7 @@ def _conversion(image: PIL.Image.Image, cell: int) -> int:
 
 def _held_by_decoder(image: PIL.Image.Image, coefficients: int) -> _Held:
     if not getattr(image, "tile", None) and image.format not in ("WEBP", "HEIF"):  # these two never have tiles
-        return _Held()  # the pixels were decoded before
+        return _Held()  # the pixels are decoded already
     pixels, channels = _area(image.size), len(image.getbands())
     if isinstance(image, JpegImageFile):
         return _Held(_coefficients(image, coefficients))
@@ -93,14 +94,14 @@ def _held_by_decoder(image: PIL.Image.Image, coefficients: int) -> _Held:
 
 
 def _coefficients(image: JpegImageFile, pixels: int) -> int:
-    """2 bytes for each sample of each component; a component may have a fraction of the full resolution."""
+    """2 bytes per sample of each component; a component may be subsampled."""
     samples = [(max(1, down), max(1, across)) for _, down, across, _ in image.layer]
     full = max(down for down, _ in samples) * max(across for _, across in samples)
     return 2 * pixels * sum(down * across for down, across in samples) // full
 
 
 def _strip(image: TiffImageFile) -> int:
-    """Bytes of the part of the image that libtiff decodes at a time, as stored in the file or as Pillow stores it."""
+    """Bytes of the strip or tile that libtiff decodes at a time, in the file or in Pillow, whichever is larger."""
     width, height = image.size
     tags = image.tag_v2
     rows = tags.get(TILELENGTH) or min(height, tags.get(ROWSPERSTRIP) or height)

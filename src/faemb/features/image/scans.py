@@ -1,6 +1,7 @@
-"""The number of scans of a JPEG, counted before it is decoded: each goes over all pixels, and an empty one takes bytes.
+"""The number of scans of a JPEG, counted before it is decoded.
 
-Ordinary progressive files have about ten. Files whose first scan has all components end with it and are not searched.
+Decoding a scan visits all pixels, but an empty scan takes only a few bytes, so a small file can take long to decode.
+Ordinary progressive files have about ten scans. In other files, a first scan with all components is the only one.
 """
 
 import re
@@ -12,21 +13,21 @@ from PIL.JpegImagePlugin import JpegImageFile
 from faemb.errors import InputError
 
 MAX_SCANNED = 10_000_000_000
-"""Pixels times scans, such as 100 scans of 100 megapixels: about 20 seconds."""
+"""Largest number of pixels times scans, such as 100 scans of 100 megapixels: about 20 seconds."""
 MAX_SEGMENTS = 100_000
 
 _SCAN, _END, _SINGLE = 0xDA, 0xD9, {0x01, 0xD8}
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
-"""Not 0, which marks a value 255 in compressed data, not a restart in such data, and not padding."""
+"""Matches the start of a segment; not 0 (an escaped 255 in compressed data), restart markers or padding."""
 _BLOCK = 1 << 16
 
 
 def require_few_scans(image: JpegImageFile, size: tuple[int, int], name: str) -> bool:
-    """Whether a JPEG has several scans; an error if it has so many that decoding would take long.
+    """Whether a JPEG has several scans; raises an error if it has so many that decoding would take long.
 
-    `size` is that in its header. A decoder keeps the coefficients of all pixels until it has read the last scan.
+    `size` is from its header. With several scans, the decoder stores the coefficients of all pixels.
     """
-    assert image.fp is not None  # noqa: S101  (its pixels were not read yet)
+    assert image.fp is not None  # noqa: S101  (its pixels are not loaded yet)
     width, height = size
     most = max(1, MAX_SCANNED // (width * height))
     scans = 0

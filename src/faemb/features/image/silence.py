@@ -1,7 +1,7 @@
 """Suppresses decoders' warnings about metadata while a file is read, in this thread only.
 
-`warnings.catch_warnings` replaces a list that all threads share: two threads that read at once could leave the wrong
-list behind. Here one filter stays at the front of that list while any thread reads, and matches only in those threads.
+`warnings.catch_warnings` replaces a list that all threads share: two threads that use it at once could restore the
+wrong list. Here one filter stays at the front of that list while any thread reads, and matches only in those threads.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 
 class _Reading(threading.local):
-    """Used as the module pattern of a warnings filter and as the filter of a logger: whether this thread reads."""
+    """Whether this thread reads a file; serves as the module pattern of a warnings filter and as a logger's filter."""
 
     now = False
 
@@ -33,7 +33,7 @@ _LOGGER = logging.getLogger("PIL.TiffImagePlugin")
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """No warning of this thread is shown or raised. Do not nest."""
+    """Suppress all warnings of this thread. Must not be nested."""
     _enter()
     _reading.now = True
     try:

@@ -1,4 +1,4 @@
-"""Headers of every answer: also of errors, of refused requests and of files."""
+"""Headers of every answer, including errors, refused requests and files; requests for headers alone (HEAD)."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,3 +30,14 @@ class AddHeaders:
             await send(message)
 
         await self._app(scope, receive, sending)
+
+
+class AnswerHeads:
+    """Handles HEAD as GET; the server leaves out the body. Monitoring programs and link checkers use HEAD."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        await self._app({**scope, "method": "GET"} if is_head else scope, receive, send)

@@ -19,7 +19,10 @@ from faemb.web.routes.images import Id, image_of
 from faemb.web.routes.jobs import unusable
 from faemb.web.service import Service, Shared, Writable
 
-_LATER = {"model": schema.Problem, "description": "Another change takes long, or the server is being stopped."}
+_LATER = {
+    "model": schema.Problem,
+    "description": "Another change takes long, the server is being stopped, or that with the vectors does not answer.",
+}
 _NO_ROOM = {"model": schema.Problem, "description": "The files cannot be stored."}
 router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
 

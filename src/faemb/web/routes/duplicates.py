@@ -10,7 +10,7 @@ from faemb.web import schema
 from faemb.web.comparing import Asked
 from faemb.web.jobs import DONE, FAILED
 from faemb.web.problems import Problem
-from faemb.web.routes.images import image_of
+from faemb.web.routes.images import facts_of
 from faemb.web.routes.jobs import address, told
 from faemb.web.service import Service, Shared
 
@@ -46,9 +46,10 @@ async def duplicates(
 
 
 def _shown(service: Service, photos: Collection, group: Group) -> schema.Group:
-    entries = filter(None, map(photos.entry, group.paths))  # some may have been removed just now
     dates = service.listing.dates
     images = [
-        schema.GroupedImage(**image_of(photos, entry, dates).model_dump(), bytes=entry.bytes) for entry in entries
+        schema.GroupedImage(**facts_of(photos, entry, path, dates), bytes=entry.bytes)
+        for path in group.paths
+        if (entry := photos.entry(path)) is not None  # some may have been removed just now
     ]
     return schema.Group(kind=group.kind, reason=group.reason, similarity=group.similarity, images=images)

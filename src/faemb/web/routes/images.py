@@ -1,22 +1,26 @@
 """Images of the collection: lists, facts, thumbnails, pictures, files, features."""
 
 import asyncio
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from io import BufferedIOBase
 from pathlib import Path as FilePath
-from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
 from faemb.errors import FaembError
 from faemb.features.files.npz import write_npz
-from faemb.features.job import content_hash
+from faemb.features.job import hash_of
+from faemb.runtime.limits import require_input_file
 from faemb.runtime.parallel import TaskFailed
+from faemb.runtime.places import Url, fetched
 from faemb.web import schema
 from faemb.web.asking import KEY, entry_of, question_of
 from faemb.web.documentation import DOWNLOAD, JPEG
@@ -32,6 +36,10 @@ SIDE = 1600
 """Longer side of the pictures that the page shows."""
 
 Id = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")]
+_BLOCK = 1 << 20
+_BYTES = "application/octet-stream"
+_TO_BE_SAVED = {"Content-Disposition": "attachment"}
+"""A file that was indexed is never shown as a page of this server."""
 _ALWAYS = {"Cache-Control": "private, max-age=86400"}
 """An image with another content has another number, or is answered with another entity tag."""
 
@@ -76,10 +84,10 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
         entry = entry_of(photos, id)
         path = photos.layout.path_of(entry.path)
         return schema.ImageFacts(
-            **image_of(photos, entry, service.listing.dates).model_dump(),
+            **facts_of(photos, entry, path, service.listing.dates),
             bytes=entry.bytes,
             features=entry.features,
-            available=path.is_file(),
+            available=isinstance(path, Url) or path.is_file(),
         )
 
     return await service.looking.do(read)
@@ -103,9 +111,8 @@ async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
     path, hash = await service.looking.do(lambda photos: _place(photos, id))
     content = await asyncio.to_thread(_unchanged, path, hash)
-    return Response(
-        content, media_type="application/octet-stream", headers=_ALWAYS | {"Content-Disposition": "attachment"}
-    )
+    headers = _ALWAYS | _TO_BE_SAVED | {"Content-Length": str(content.seek(0, os.SEEK_END))}
+    return StreamingResponse(_blocks(content), media_type=_BYTES, headers=headers)
 
 
 @router.get("/images/{id}/features", response_class=Response, responses=DOWNLOAD)
@@ -134,26 +141,30 @@ async def picture(
         if not (question.isascii() and question.isdigit() and len(question) < 19):
             raise Problem(422, f"{query[:80]!r} is no image; expected image-NUMBER.")
         path, hash = await service.looking.do(lambda photos: _place(photos, int(question)))
-        await asyncio.to_thread(_unchanged, path, hash)
+        (await asyncio.to_thread(_unchanged, path, hash)).close()
         return _jpeg(await _picture(service, path, SIDE))
     asked = await question_of(service, query)
     return _jpeg(await _picture(service, asked.file, SIDE))
 
 
 def image_of(photos: Collection, entry: Entry, dates: Dates) -> schema.Image:
-    path = photos.layout.path_of(entry.path)
+    return schema.Image(**facts_of(photos, entry, photos.layout.path_of(entry.path), dates))
+
+
+def facts_of(photos: Collection, entry: Entry, path: FilePath, dates: Dates) -> dict[str, Any]:
+    """The fields of an image, for the models that have more."""
     changed = datetime.fromtimestamp(entry.changed / 1e9, UTC)
     dated = dates.of(photos, entry.hash, entry.changed)
-    return schema.Image(
-        id=entry.id,
-        name=text(path.name),
-        folder=text(str(path.parent)),
-        width=entry.width,
-        height=entry.height,
-        changed=changed.isoformat(timespec="seconds"),
-        date=dated.date.isoformat(timespec="seconds"),
-        taken=dated.taken,
-    )
+    return {
+        "id": entry.id,
+        "name": text(path.name),
+        "folder": text(path.parent),
+        "width": entry.width,
+        "height": entry.height,
+        "changed": changed.isoformat(timespec="seconds"),
+        "date": dated.date.isoformat(timespec="seconds"),
+        "taken": dated.taken,
+    }
 
 
 def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
@@ -161,16 +172,27 @@ def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
     return photos.layout.path_of(entry.path), entry.hash
 
 
-def _unchanged(path: FilePath, hash: str) -> bytes:
-    """The content of a file, if it has this hash."""
-    try:
-        same = content_hash(path) == hash
-        content = path.read_bytes()
-    except (FaembError, OSError):
-        raise Problem(404, f"The file {path.name} is not there, or cannot be read.") from None
-    if not same:
-        raise Problem(409, f"The file {path.name} has changed since it was indexed; run faemb update.")
-    return content
+def _unchanged(path: FilePath, hash: str) -> BufferedIOBase:
+    """The open file, if its content has this hash: what is sent afterwards is the file that was compared."""
+    with ExitStack() as closing:
+        try:
+            local = fetched(path)
+            require_input_file(local, "an image file")
+            file: BufferedIOBase = closing.enter_context(local.open("rb"))
+            same = hash_of(file) == hash
+        except (FaembError, OSError):
+            raise Problem(404, f"The file {path.name} is not there, or cannot be read.") from None
+        if not same:
+            raise Problem(409, f"The file {path.name} has changed since it was indexed; run faemb update.")
+        closing.pop_all()
+    return file
+
+
+def _blocks(file: BufferedIOBase) -> Iterator[bytes]:
+    with file:
+        file.seek(0)
+        while block := file.read(_BLOCK):
+            yield block
 
 
 async def _picture(service: Service, path: FilePath, side: int) -> bytes:
@@ -184,7 +206,5 @@ def _jpeg(content: bytes) -> Response:
     return Response(content, media_type="image/jpeg", headers=_ALWAYS)
 
 
-def _download(content: bytes, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
-    """To be saved: a file that was indexed is never shown as a page of this server."""
-    disposition = {"Content-Disposition": "attachment"}
-    return Response(content, media_type="application/octet-stream", headers={**headers, **disposition})
+def _download(content: bytes) -> Response:
+    return Response(content, media_type=_BYTES, headers=_TO_BE_SAVED)

@@ -1,7 +1,8 @@
 """Search, and why an image is a result."""
 
 import time
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
@@ -14,10 +15,11 @@ from faemb.web.asking import KEY, boxed, entry_of, question_from, question_of
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
-from faemb.web.routes.images import image_of
+from faemb.web.routes.images import facts_of
 from faemb.web.service import Service, Shared
 
-router = APIRouter(prefix="/api", tags=["search"])
+_AWAY = {"model": schema.Problem, "description": "The server with the collection's vectors does not answer."}
+router = APIRouter(prefix="/api", tags=["search"], responses={503: _AWAY})
 
 _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
@@ -66,10 +68,9 @@ async def search(
 
     def find(photos: Collection) -> schema.Answer:
         answer = service.answers.get(photos, question, wanted)
-        shown = [_hit(photos, hit, service.listing.dates) for hit in answer.hits[offset : offset + top]]
         return schema.Answer(
             query=_asked(question),
-            hits=[hit for hit in shown if hit is not None],
+            hits=_shown(photos, answer.hits, slice(offset, offset + top), service.listing.dates),
             total=len(answer.hits),
             note=text(sentence(answer.note)) if answer.note else "",
             seconds=round(time.perf_counter() - begun, 4),
@@ -120,21 +121,28 @@ def _asked(question: Question) -> schema.Asked:
     )
 
 
-def _hit(photos: Collection, hit: Hit, dates: Dates) -> schema.Hit | None:
-    """None if the image was removed since it was found."""
-    entry = photos.entry(hit.path)
-    if entry is None:
-        return None
-    through = None if hit.through is None else photos.entry(hit.through)
+def _shown(photos: Collection, hits: Sequence[Hit], part: slice, dates: Dates) -> list[schema.Hit]:
+    """Of all hits of an answer, a part."""
+    found = [(hit, hit.entry) for hit in hits[part] if hit.entry is not None]
+    dates.read(photos, (entry.hash for _, entry in found))  # all at once
+    bridges = {hit.through for hit, _ in found if hit.through is not None}
+    ids = {hit.path: hit.entry.id for hit in hits if hit.entry is not None and hit.path in bridges} if bridges else {}
+    return [
+        _hit(facts_of(photos, entry, hit.path, dates), hit, None if hit.through is None else ids.get(hit.through))
+        for hit, entry in found
+    ]
+
+
+def _hit(image: dict[str, Any], hit: Hit, through: int | None) -> schema.Hit:
     return schema.Hit(
-        **image_of(photos, entry, dates).model_dump(),
+        **image,
         similarity=hit.score,
         confidence=None if hit.confidence is None else round(hit.confidence, 4),
         verdict=hit.verdict,
         itself=hit.itself,
         copy_of_query=hit.copy,
         agreeing=None if hit.verification is None else int(hit.verification.agreeing.sum()),
-        through=None if through is None else through.id,
+        through=through,
     )
 
 

@@ -11,13 +11,19 @@ export class Problem extends Error {
 
 const TRIES = 4;
 
-/** The JSON that a request is answered with, and its status. A busy server is asked again when it says so. */
+/** The JSON that a request is answered with, and its status. */
 async function asked(address, options = {}) {
+  const send = () => reached(() => fetch(address, options));
+  const response = await patiently(send, (answer) => answer.headers.get("Retry-After"));
+  return { status: response.status, content: await contentOf(response) };
+}
+
+/** The answer that `send` gets. A busy server is asked again after the seconds that it states. */
+async function patiently(send, seconds) {
   for (let tried = 1; ; tried++) {
-    const response = await reached(() => fetch(address, options));
-    const { status } = response;
-    if (status !== 429 || tried === TRIES) return { status, content: await contentOf(response) };
-    await pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
+    const answer = await send();
+    if (answer.status !== 429 || tried === TRIES) return answer;
+    await pause(1000 * (Number(seconds(answer)) || 1));
   }
 }
 
@@ -40,7 +46,7 @@ const part = encodeURIComponent;
 const get = async (address, signal) => (await asked(address, { signal })).content;
 const withFields = (address, fields) => {
   const given = new URLSearchParams(Object.entries(fields).filter(([, value]) => value !== "" && value !== undefined));
-  return given.size ? `${address}?${given}` : address;
+  return String(given) ? `${address}?${given}` : address;
 };
 
 export async function search(fields, signal) {
@@ -73,16 +79,19 @@ export const remove = async (id) => (await asked(`/api/images/${id}`, { method: 
 export const undo = async (token) => (await asked(`/api/undo/${part(token)}`, { method: "POST" })).content;
 
 /** Add an image. `onProgress` is called with the part that was sent, from 0 to 1: fetch does not tell it. */
-export function upload(file, onProgress) {
+export async function upload(file, onProgress) {
+  const request = await patiently(() => sent(file, onProgress), (answer) => answer.getResponseHeader("Retry-After"));
+  const content = parsed(request.responseText);
+  if (request.status === 201 && content) return content;
+  throw new Problem(request.status, content?.detail ?? words.failed(request.status));
+}
+
+function sent(file, onProgress) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.upload.onprogress = (event) => onProgress(event.loaded / Math.max(1, event.total));
     request.onerror = () => reject(new Problem(0, words.unreachable));
-    request.onload = () => {
-      const content = parsed(request.responseText);
-      if (request.status === 201 && content) resolve(content);
-      else reject(new Problem(request.status, content?.detail ?? words.failed(request.status)));
-    };
+    request.onload = () => resolve(request);
     const body = new FormData();
     body.append("files", file);
     request.open("POST", "/api/images");

@@ -11,6 +11,8 @@ const STEP = 0.02;
 /** Part of a side that a press of an arrow key moves the box by. */
 const LEAST = 8;
 /** Smallest side of a box on the screen: a smaller one is a click. */
+const BY_FINGER = ["touch", "pen"];
+/** Pointers that scroll the page, unless they are on the box or a box is to be drawn. */
 
 export class BoxEditor {
   /** `surface` shows exactly the image. onDone(box) is called when a box is let go, or removed (null). */
@@ -35,6 +37,12 @@ export class BoxEditor {
     this.#draw();
   }
 
+  /** The next finger draws a box, or again scrolls the page. */
+  draw(on) {
+    this.drawing = on;
+    this.surface.classList.toggle("drawing", on);
+  }
+
   remove() {
     this.box = null;
     this.#draw();
@@ -46,11 +54,12 @@ export class BoxEditor {
 
   #grab(event) {
     if (!this.size || event.button !== 0) return;
+    const outside = event.target === this.surface;
+    if (outside && !this.drawing && BY_FINGER.includes(event.pointerType)) return;
     event.preventDefault();
     this.surface.focus({ preventScroll: true });
     this.surface.setPointerCapture(event.pointerId);
-    const inside = event.target === this.frame;
-    const handle = event.target.dataset?.handle ?? (inside ? "move" : "new");
+    const handle = event.target.dataset.handle ?? (outside ? "new" : "move");
     this.drag = { handle, from: this.#point(event), edges: edgesOf(this.box ?? [0, 0, -1, -1]), before: this.box };
   }
 

@@ -8,7 +8,7 @@ import { Filters } from "./filters.js";
 import { icon } from "./icons.js";
 import { remembered } from "./remembered.js";
 import { removeButton } from "./removing.js";
-import { addressOf, current, go } from "./state.js";
+import { FILTERS, addressOf, current, go } from "./state.js";
 import { words } from "./words.js";
 
 const PAGE = 60;
@@ -50,7 +50,8 @@ export class BrowseView {
   }
 
   #loaded(answer) {
-    this.total.textContent = answer.total ? words.browse.total(answer.total) : words.browse.none;
+    const none = FILTERS.some((field) => this.state[field]) ? words.browse.none : words.start.empty;
+    this.total.textContent = answer.total ? words.browse.total(answer.total) : none;
     say(this.total.textContent);
   }
 

@@ -1,5 +1,6 @@
 /* Pictures in a list. */
 
+import { thumbnailOf } from "./addresses.js";
 import { element, nameOf } from "./dom.js";
 import { words } from "./words.js";
 
@@ -10,7 +11,7 @@ const HEIGHT = 180;
 /** The thumbnail of an image; a word where it cannot be shown. */
 export function thumbnail(image) {
   const shown = element("img", {
-    class: "picture", src: `/api/images/${image.id}/thumbnail`, alt: "", width: WIDTH, height: HEIGHT, loading: "lazy",
+    class: "picture", src: thumbnailOf(image), alt: "", width: WIDTH, height: HEIGHT, loading: "lazy",
     decoding: "async", draggable: "false",
   });
   shown.addEventListener(

@@ -1,5 +1,6 @@
 /* Query and result compared: side by side, or one over the other, and why the result is one. */
 
+import { fileOf } from "./addresses.js";
 import * as api from "./api.js";
 import { bar } from "./cards.js";
 import { element, say } from "./dom.js";
@@ -21,6 +22,7 @@ export class Comparison {
   }
 
   update(state) {
+    this.leaving = false;
     if (!state.compare) {
       this.before = state;
       return this.close();
@@ -38,14 +40,15 @@ export class Comparison {
     this.stopping?.abort();
     if (!this.dialog) return;
     const { dialog } = this;
-    this.dialog = null;
-    this.loaded = null;
+    Object.assign(this, { dialog: null, loaded: null, explanation: null });
     dialog.remove();
     document.querySelector(`.card[data-id="${CSS.escape(this.state.compare)}"] .open`)?.focus({ preventScroll: true });
   }
 
-  /** Back to the results, from which it was opened or not. */
+  /** Back to the results, from which it was opened or not; once, as going back takes a while. */
   #leave() {
+    if (this.leaving) return;
+    this.leaving = true;
     if (this.before && addressOf(this.before) === addressOf({ ...this.state, compare: "", how: "" })) history.back();
     else go({ ...current(), compare: "", how: "" }, { replace: true });
   }
@@ -63,8 +66,9 @@ export class Comparison {
     ];
     [this.previous, this.next] = tools;
     const why = element("section", { class: "why" }, element("h3", {}, compare.why), this.claim, this.reasons);
+    this.files = element("p", { class: "choices" });
     this.side = element(
-      "div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why,
+      "div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why, this.files,
       element("p", { class: "soft keys" }, compare.keys),
     );
     this.dialog = element("dialog", { class: "compare", "aria-labelledby": "compare-title" },
@@ -86,10 +90,14 @@ export class Comparison {
 
   async #step(by) {
     const results = this.results();
-    let place = results.ids.indexOf(Number(this.state.compare)) + by;
-    if (place >= results.ids.length) await results.list.more();
-    const id = results.ids[place];
-    if (id !== undefined && place >= 0) go({ ...current(), compare: String(id) }, { replace: true });
+    const from = this.state.compare;
+    const place = results.ids.indexOf(Number(from));
+    if (place < 0 || place + by < 0) return;
+    if (place + by >= results.ids.length) await results.list.more();
+    if (!this.dialog || this.state.compare !== from) return;
+    const id = results.ids[place + by];
+    if (id === undefined) this.steps();
+    else go({ ...current(), compare: String(id) }, { replace: true });
   }
 
   async #load(state) {
@@ -101,7 +109,8 @@ export class Comparison {
     const { signal } = this.stopping;
     this.body.setAttribute("aria-busy", "true");
     const waiting = element("p", { class: "stage soft waiting" }, words.compare.loading);
-    if (!this.explanation) this.body.replaceChildren(waiting);
+    this.explanation = null; // the pair before stays in sight, but nothing is changed in it
+    if (!this.body.firstChild) this.body.replaceChildren(waiting);
     try {
       const explanation = await remembered(key, () => api.explain(state.query, state.compare, state.box, signal));
       if (!signal.aborted) this.#explained(explanation);
@@ -123,17 +132,28 @@ export class Comparison {
       bar(confidence, verdict),
     );
     this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));
+    this.files.replaceChildren(...this.#originals(query, result));
     this.joined.show(explanation);
     this.overlay.show(explanation);
     this.#show();
     say(`${result.name}: ${reasons.join(" ")}`);
   }
 
+  /** Links to the files; a photograph that was sent is where it came from. */
+  #originals(query, result) {
+    const { compare } = words;
+    const stored = this.state.query.match(/^image-(\d+)$/)?.[1];
+    const sides = [[this.state.compare, result, compare.originalResult], [stored, query, compare.originalQuery]];
+    return sides.filter(([id]) => id).map(([id, { name }, text]) => element(
+      "a", { class: "button plain small", href: fileOf(id), download: name }, icon("save"), text,
+    ));
+  }
+
   #failed(error) {
-    this.explanation = null;
     this.title.textContent = words.compare.heading;
     this.claim.replaceChildren();
     this.reasons.replaceChildren();
+    this.files.replaceChildren();
     this.body.removeAttribute("aria-busy");
     this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
     this.steps();
@@ -156,11 +176,11 @@ export class Comparison {
   /** Whether there are results before and after this one; to be called when more of them have come. */
   steps() {
     if (!this.dialog) return;
-    const { ids } = this.results();
+    const { ids, list } = this.results();
     const place = ids.indexOf(Number(this.state.compare));
     // A button that is disabled while it has the focus would swallow the arrow keys.
     this.previous.setAttribute("aria-disabled", place <= 0);
-    this.next.setAttribute("aria-disabled", place < 0 || place >= ids.length - 1);
+    this.next.setAttribute("aria-disabled", place < 0 || (place >= ids.length - 1 && !list.hasMore));
   }
 
   // Choices

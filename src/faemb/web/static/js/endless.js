@@ -31,9 +31,14 @@ export class Endless {
     await this.more();
   }
 
+  /** Whether there are items that are not shown yet. */
+  get hasMore() {
+    return this.offset < this.total;
+  }
+
   /** Load one more page; false if there is none. Calls at the same time load the same page. */
   more() {
-    if (this.offset >= this.total) return Promise.resolve(false);
+    if (!this.hasMore) return Promise.resolve(false);
     this.coming ??= this.#next(this.stopping.signal);
     return this.coming;
   }
@@ -61,7 +66,7 @@ export class Endless {
 
   #showFoot() {
     this.watch.disconnect();
-    if (this.offset >= this.total) return this.foot.replaceChildren();
+    if (!this.hasMore) return this.foot.replaceChildren();
     const shown = element("span", { class: "soft" }, words.shown(this.offset, this.total));
     this.foot.replaceChildren(button(words.more, () => this.more(), { kind: "plain" }), shown);
     this.watch.observe(this.foot);

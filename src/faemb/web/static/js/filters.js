@@ -6,49 +6,59 @@ import { FILTERS, current, go } from "./state.js";
 import { words } from "./words.js";
 
 const TYPING = 400;
-/** Milliseconds after the last key, when a name is looked up. */
+/** Milliseconds after the last key, when a name or a date is looked up. */
+const wide = matchMedia("(min-width: 761px)");
+/** There, the style hides what opens and closes the fields. */
+wide.addEventListener("change", () => {
+  for (const shown of document.querySelectorAll(".filters")) shown.open ||= wide.matches;
+});
 
 export class Filters {
   /** `further`: fields beside the filters, which have elements of their own. */
   constructor(further = []) {
     const { filters } = words;
     this.folder = element(
-      "select", { onchange: () => this.#changed("folder", this.folder.value) },
+      "select", { onchange: () => this.#changed() },
       element("option", { value: "" }, filters.allFolders),
     );
     this.name = element(
       "input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => this.#typed() },
     );
-    this.since = element("input", { type: "date", onchange: () => this.#changed("since", this.since.value) });
-    this.until = element("input", { type: "date", onchange: () => this.#changed("until", this.until.value) });
-    this.reset = button(
-      filters.reset, () => go({ ...current(), folder: "", name: "", since: "", until: "" }), { kind: "plain small" },
-    );
+    this.since = element("input", { type: "date", onchange: () => this.#typed() });
+    this.until = element("input", { type: "date", onchange: () => this.#typed() });
+    this.reset = button(filters.reset, () => this.#cleared(), { kind: "plain small" });
     const fields = ["folder", "name", "since", "until"].map((field) => element(
       "label", {}, element("span", {}, filters[field]), this[field],
     ));
     const row = element("div", { class: "fields" }, fields, further, this.reset);
     this.element = element(
-      "details", { class: "filters", open: innerWidth > 760 }, element("summary", {}, filters.heading), row,
+      "details", { class: "filters", open: wide.matches }, element("summary", {}, filters.heading), row,
     );
     this.#fillFolders();
   }
 
   update(state) {
     this.#offer(state.folder);
-    const typing = document.activeElement === this.name;
-    for (const field of FILTERS) if (field !== "name" || !typing) this[field].value = state[field];
+    const typing = [this.name, this.since, this.until].find((field) => field === document.activeElement);
+    for (const field of FILTERS) if (this[field] !== typing) this[field].value = state[field];
     this.reset.hidden = !FILTERS.some((field) => state[field]);
-    if (!this.reset.hidden) this.element.open = true;
+    this.element.open ||= wide.matches || !this.reset.hidden;
   }
 
+  /** A date is given anew with each digit of its year: neither dates nor names are steps of the history. */
   #typed() {
-    clearTimeout(this.typing);
-    this.typing = setTimeout(() => this.#changed("name", this.name.value.trim(), true), TYPING);
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.element.isConnected && this.#changed({ replace: true }), TYPING);
   }
 
-  #changed(field, value, replace = false) {
-    go({ ...current(), [field]: value }, { replace });
+  #changed(how) {
+    clearTimeout(this.waiting);
+    go({ ...current(), ...Object.fromEntries(FILTERS.map((field) => [field, this[field].value.trim()])) }, how);
+  }
+
+  #cleared() {
+    for (const field of FILTERS) this[field].value = "";
+    this.#changed();
   }
 
   async #fillFolders() {

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { card, detail, facts } from "./cards.js";
 import { dateOf } from "./browse.js";
 import { Endless } from "./endless.js";
-import { element, say } from "./dom.js";
+import { button, element, say } from "./dom.js";
 import { icon } from "./icons.js";
 import { JobCard, followed } from "./jobs.js";
 import { removeButton } from "./removing.js";
@@ -18,6 +18,8 @@ export class GroupsView {
     this.total = element("p", { class: "summary" }, "\u00a0");
     this.work = element("div", { class: "jobs" });
     this.note = element("p", { class: "soft" });
+    const again = button(words.groups.again, () => this.#again(), { kind: "plain small", icon: icon("again") });
+    this.outdated = element("p", { class: "choices", hidden: true }, element("span", {}, words.groups.outdated), again);
     this.list = new Endless({
       load: (offset, signal) => this.#load(offset, signal),
       draw: (group, place) => [section(group, place)],
@@ -26,7 +28,7 @@ export class GroupsView {
       waiting: () => [],
     });
     const head = element("div", { class: "head" }, element("h1", {}, words.groups.heading), this.total);
-    main.replaceChildren(head, this.#choices(), this.work, this.note, this.list.element);
+    main.replaceChildren(head, this.#choices(), this.work, this.outdated, this.note, this.list.element);
   }
 
   async update(state) {
@@ -37,6 +39,7 @@ export class GroupsView {
     this.why.textContent = state.same_thing ? words.groups.sameWhy : words.groups.copiesWhy;
     this.note.textContent = "";
     this.total.textContent = "\u00a0";
+    this.outdated.hidden = true;
     this.list.list.replaceChildren();
     await this.list.restart();
   }
@@ -49,12 +52,20 @@ export class GroupsView {
     this.list.close();
   }
 
+  /** Compare the images as they are now. */
+  #again() {
+    this.afresh = true;
+    return this.update(this.state);
+  }
+
   /** Groups, after the job that finds them if they are not known. */
   async #load(offset, signal) {
     const fields = {
       same_thing: this.state.same_thing ? "true" : "", mirrored: this.state.mirrored ? "true" : "", offset, limit: PAGE,
     };
-    let answer = await api.duplicates(fields, signal);
+    const { afresh } = this;
+    this.afresh = false;
+    let answer = await api.duplicates({ ...fields, again: afresh ? "true" : "" }, signal);
     while (answer.job && !signal.aborted) {
       const found = new JobCard();
       this.work.replaceChildren(found.element);
@@ -71,6 +82,7 @@ export class GroupsView {
     if (answer.stopped) return;
     this.total.textContent = answer.total ? words.groups.total(answer.total) : words.groups.none;
     this.note.textContent = answer.note ?? "";
+    this.outdated.hidden = !answer.outdated;
     say(this.total.textContent);
   }
 

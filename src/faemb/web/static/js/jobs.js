@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { button, element } from "./dom.js";
+import { forget } from "./remembered.js";
 import { words } from "./words.js";
 
 const OFTEN = 500;
@@ -28,7 +29,8 @@ export class JobCard {
   show(job) {
     const { jobs } = words;
     const over = isOver(job);
-    this.id = job.id;
+    if (over && this.runs) forget();
+    Object.assign(this, { id: job.id, runs: !over });
     this.kind.textContent = jobs.kinds[job.kind] ?? job.kind;
     this.element.dataset.state = job.state;
     this.progress.setAttribute("aria-label", jobs.label(this.kind.textContent));
@@ -45,18 +47,31 @@ export class JobCard {
   #factsOf(job, over) {
     const { jobs } = words;
     if (over) return [jobs.states[job.state], jobs.after(job.seconds)].join(", ");
+    if (this.cancelling) return jobs.cancelling;
     if (job.state === "waiting") return jobs.states.waiting;
     return [jobs.progress(job), job.seconds_left !== null && jobs.left(job.seconds_left)].filter(Boolean).join(" · ");
   }
 
+  /** The job ends at its next step, which can take a while. */
   async #cancelled() {
-    this.cancel.disabled = true;
+    this.#cancelling(true);
+    this.facts.textContent = words.jobs.cancelling;
     try {
       this.show(await api.cancelJob(this.id));
     } catch (error) {
-      this.facts.textContent = error.message;
+      this.#cancelling(false);
+      this.failed(error);
     }
-    this.cancel.disabled = false;
+  }
+
+  #cancelling(on) {
+    this.cancelling = on;
+    this.cancel.disabled = on;
+  }
+
+  /** The server has not answered how far it is. */
+  failed(error) {
+    this.facts.textContent = error.message;
   }
 }
 
@@ -72,6 +87,9 @@ export function failuresOf(failed) {
   ];
 }
 
+/** Whether the next question may be answered. */
+const passes = ({ status }) => status === 0 || status === 429 || status >= 500;
+
 /** Ask for a job until it is over, and show it; answers it as it is then. `signal` ends the asking. */
 export async function followed(job, card, signal) {
   let now = job;
@@ -79,8 +97,13 @@ export async function followed(job, card, signal) {
   while (!isOver(now) && !signal.aborted) {
     await new Promise((done) => setTimeout(done, OFTEN));
     if (signal.aborted) break;
-    now = await api.job(now.id);
-    card.show(now);
+    try {
+      now = await api.job(now.id);
+      card.show(now);
+    } catch (error) {
+      if (!passes(error)) throw error;
+      card.failed(error);
+    }
   }
   return now;
 }
@@ -97,13 +120,12 @@ export class JobsView {
 
   async update() {
     clearTimeout(this.waiting);
-    try {
-      const jobs = await api.jobs();
-      this.#show(jobs);
-      if (!this.closed) this.waiting = setTimeout(() => this.update(), jobs.every(isOver) ? SELDOM : OFTEN);
-    } catch (error) {
-      Object.assign(this.problem, { hidden: false, textContent: error.message });
-    }
+    const jobs = await api.jobs().catch((error) => this.#failed(error));
+    if (this.closed) return;
+    if (jobs) this.#show(jobs);
+    const idle = !jobs || jobs.every(isOver);
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.update(), idle ? SELDOM : OFTEN);
   }
 
   close() {
@@ -111,7 +133,12 @@ export class JobsView {
     clearTimeout(this.waiting);
   }
 
+  #failed(error) {
+    Object.assign(this.problem, { hidden: false, textContent: error.message });
+  }
+
   #show(jobs) {
+    this.problem.hidden = true;
     this.none.hidden = jobs.length > 0;
     const cards = jobs.map((job) => {
       if (!this.cards.has(job.id)) this.cards.set(job.id, new JobCard());

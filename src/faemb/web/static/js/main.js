@@ -39,6 +39,17 @@ async function show(state, { back, scroll = 0 }) {
   if (back && view === shown.view) await scrollBack(view, scroll);
 }
 
+/** The same view, when the collection has changed: scrolled to where it was. */
+async function showAgain(focused) {
+  const { view } = shown;
+  const scroll = scrollY;
+  await (view.refresh ?? view.update).call(view, current());
+  if (view !== shown.view) return;
+  await scrollBack(view, scroll);
+  if (focused === undefined || document.activeElement !== document.body) return;
+  (main.querySelector(`.card[data-id="${focused}"] .open`) ?? main).focus({ preventScroll: true });
+}
+
 /** Lists are loaded as far as they were before, then scrolled to where they were left. */
 async function scrollBack(view, scroll) {
   for (let page = 0; page < MOST_PAGES && scroll && document.body.scrollHeight < scroll + innerHeight; page++) {
@@ -69,8 +80,6 @@ listenForFiles(() => {
     words: adding ? words.dropToAdd : words.dropToSearch, take: adding ? (files) => shown.view.take(files) : search,
   };
 });
-addEventListener("collectionchange", () => {
-  (shown.view.refresh ?? shown.view.update).call(shown.view, current());
-});
+addEventListener("collectionchange", ({ detail }) => showAgain(detail.focused));
 onChange(show);
 startHistory();

@@ -1,5 +1,6 @@
 /* The query beside its results: the picture, on which a box can be drawn, and what it is. */
 
+import { pictureOf } from "./addresses.js";
 import { BoxEditor, parsedBox } from "./box.js";
 import { chooser } from "./choosing.js";
 import { button, element, nameOf } from "./dom.js";
@@ -14,34 +15,43 @@ export class QueryPanel {
       "aria-label": words.box.label,
     }, this.picture);
     this.frame = element("div", { class: "frame" }, this.surface);
-    this.editor = new BoxEditor(this.surface, (box) => { this.#hint(box); onBox(box); });
+    this.editor = new BoxEditor(this.surface, (box) => { this.#draw(false); this.#hint(box); onBox(box); });
     this.name = element("p", { class: "name" });
     this.facts = element("p", { class: "detail" });
     this.hint = element("p", { class: "detail hint" });
     this.clear = button(words.box.remove, () => this.editor.remove(), { kind: "plain small", icon: icon("close") });
-    const actions = element("p", { class: "actions" }, chooser(onFile, { kind: "small" }), this.clear);
+    this.draw = button(
+      words.box.draw, () => this.#draw(!this.editor.drawing), { kind: "plain small for-fingers", icon: icon("box") },
+    );
+    const actions = element("p", { class: "actions" }, chooser(onFile, { kind: "small" }), this.draw, this.clear);
     this.element = element(
       "section", { class: "query card", "aria-label": words.query.heading }, this.frame, this.name, this.facts,
       this.hint, actions,
     );
+    this.#draw(false);
     this.#hint(null);
     new ResizeObserver(() => this.#fit()).observe(this.frame);
     this.picture.addEventListener("load", () => this.#fitUnknown());
-    this.picture.addEventListener("error", () => { if (this.key) this.facts.textContent = words.query.noPicture; });
+    this.picture.addEventListener("error", () => this.#missing());
   }
 
   /** A photograph that is being sent. */
   sending(file) {
-    this.#picture(URL.createObjectURL(file), null);
+    this.#picture(null, { address: URL.createObjectURL(file) });
     this.name.replaceChildren(nameOf(file.name));
     this.facts.textContent = words.query.sending;
     this.editor.show(null, null);
     this.#hint(null);
   }
 
+  /** It was not answered. */
+  failed() {
+    this.facts.textContent = "";
+  }
+
   /** A query whose answer is awaited. */
   awaited(key, box) {
-    this.#picture(`/api/pictures/${encodeURIComponent(key)}`, key);
+    this.#picture(key);
     this.editor.show(this.size, this.size && parsedBox(box));
     this.#hint(parsedBox(box));
   }
@@ -49,7 +59,7 @@ export class QueryPanel {
   /** The query as the server has answered it. */
   answered(query, itself) {
     this.size = [query.width, query.height];
-    this.#picture(`/api/pictures/${encodeURIComponent(query.key)}`, query.key);
+    this.#picture(query.key, query);
     this.#fit();
     this.picture.alt = words.query.picture(query.name);
     this.name.replaceChildren(nameOf(query.name));
@@ -60,8 +70,11 @@ export class QueryPanel {
     this.#hint(query.box);
   }
 
-  #picture(address, key) {
-    if (this.key === key && key) return;
+  /** Show another picture: that of a query, or at an address. */
+  #picture(key, { content, address = pictureOf(key, content) } = {}) {
+    const same = key && key === this.key && (!content || !this.content || content === this.content);
+    this.content = same ? content ?? this.content : content;
+    if (same) return;
     if (this.key !== key) this.size = this.key === null ? this.size : null;
     this.key = key;
     if (this.picture.src.startsWith("blob:")) URL.revokeObjectURL(this.picture.src);
@@ -70,10 +83,25 @@ export class QueryPanel {
     this.picture.hidden = false;
   }
 
+  /** Whether the next finger on the picture draws a box. */
+  #draw(on) {
+    this.editor.draw(on);
+    this.draw.setAttribute("aria-pressed", on);
+  }
+
   #hint(box) {
     const keys = element("span", { class: "for-keys" }, box ? words.box.editing : words.box.keys);
     this.hint.replaceChildren(box ? "" : `${words.box.hint} `, keys);
     this.clear.hidden = !box;
+    this.draw.hidden = Boolean(box);
+  }
+
+  #missing() {
+    this.picture.hidden = true;
+    if (this.key) this.facts.textContent = words.query.noPicture;
+    if (this.size) return; // a box can be drawn nevertheless
+    this.hint.replaceChildren();
+    this.draw.hidden = true;
   }
 
   /** Before the server has told its size, a picture is shown with its own. */

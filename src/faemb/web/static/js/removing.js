@@ -1,5 +1,6 @@
 /* Images leave the collection after a question, and come back by "Undo". */
 
+import { thumbnailOf } from "./addresses.js";
 import * as api from "./api.js";
 import { button, element, nameOf } from "./dom.js";
 import { icon } from "./icons.js";
@@ -21,23 +22,24 @@ export function removeButton(image) {
 
 function ask(image) {
   const { remove } = words;
-  const close = () => dialog.remove();
+  const close = () => dialog.close(); // which gives the focus back
   const no = button(remove.no, close, { kind: "plain" });
   const yes = button(remove.yes, () => { close(); removed(image); }, { kind: "strong" });
   const dialog = element("dialog", { class: "question", "aria-labelledby": "question" },
     element("h2", { id: "question" }, remove.question),
-    element("img", { src: `/api/images/${image.id}/thumbnail`, alt: "", width: 240, height: 180 }),
+    element("img", { src: thumbnailOf(image), alt: "", width: 240, height: 180 }),
     element("p", { class: "name" }, nameOf(image.name)), element("p", { class: "soft" }, remove.stays),
     element("p", { class: "choices" }, no, yes));
-  dialog.addEventListener("close", close);
+  dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
 }
 
 async function removed(image) {
   try {
+    const next = neighbourOf(image.id);
     const { undo } = await api.remove(image.id);
-    changed();
+    changed(next);
     toast(words.remove.done(image.name), { action: words.remove.undo, act: () => undone(undo) });
   } catch (error) {
     toast(error.message, { kind: "bad" });
@@ -47,15 +49,22 @@ async function removed(image) {
 async function undone(token) {
   try {
     const { image } = await api.undo(token);
-    changed();
+    changed(image.id);
     toast(words.remove.undone(image.name));
   } catch (error) {
     toast(error.message, { kind: "bad" });
   }
 }
 
-/** Views that show the collection show it again. */
-export function changed() {
+/** The image after another one in the list that is shown, or else the one before. */
+function neighbourOf(id) {
+  const ids = [...document.querySelectorAll("#view .card[data-id]")].map((card) => Number(card.dataset.id));
+  const place = ids.indexOf(id);
+  return ids[place + 1] ?? ids[place - 1];
+}
+
+/** Views that show the collection show it again; then the focus goes to an image, where it would be lost. */
+export function changed(focused) {
   forget();
-  dispatchEvent(new Event("collectionchange"));
+  dispatchEvent(new CustomEvent("collectionchange", { detail: { focused } }));
 }

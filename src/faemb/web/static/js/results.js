@@ -67,15 +67,21 @@ export class Results {
   }
 
   #drawn(hit, place) {
-    if (!place) Object.assign(this, { above: 0, claimed: true });
+    if (!place) Object.assign(this, { same: 0, maybe: 0, confirmed: true });
     if (hit.itself) return [];
+    const confirmed = hit.verdict === "same" || hit.verdict === "maybe";
     const nodes = [this.#card(hit)];
-    if (this.claimed && hit.verdict === "unsure") {
-      nodes.unshift(element("li", { class: "line" }, this.above ? words.results.line : words.results.lineFirst));
-      this.claimed = false;
-    }
-    this.above++;
+    if (this.confirmed && !confirmed) nodes.unshift(element("li", { class: "line" }, this.#line(hit)));
+    this.confirmed &&= confirmed;
+    if (confirmed) this[hit.verdict]++;
     return nodes;
+  }
+
+  /** What is said of a hit and of all after it, which are not confirmed. */
+  #line(hit) {
+    const { results } = words;
+    if (!this.same && !this.maybe) return results.lineFirst;
+    return hit.verdict ? results.line : results.lineNotCompared;
   }
 
   #card(hit) {
@@ -101,16 +107,21 @@ export class Results {
   }
 
   #loaded(answer, offset) {
+    if (!offset) this.seconds = answer.seconds;
+    this.summary.textContent = this.#summary(answer);
     if (offset) return;
     this.note.textContent = answer.note;
-    const count = (verdict) => answer.hits.filter((hit) => hit.verdict === verdict && !hit.itself).length;
-    const { results } = words;
-    const without = answer.query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
-    const none = answer.query.features ? results.none : without;
-    const others = answer.hits.some((hit) => !hit.itself);
-    this.summary.textContent = others ? results.found(count("same"), count("maybe"), answer.seconds) : none;
     say(this.summary.textContent);
     this.onAnswer(answer);
+  }
+
+  /** Confirmed hits come first: before one that is not has been seen, there may be more of them. */
+  #summary({ query }) {
+    const { results } = words;
+    const { same, maybe, seconds } = this;
+    if (this.ids.length) return results.found({ same, maybe, seconds, more: this.confirmed && this.list.hasMore });
+    if (query.features) return results.none;
+    return query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
   }
 }
 

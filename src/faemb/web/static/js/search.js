@@ -8,6 +8,7 @@ import { QueryPanel } from "./query.js";
 import { remembered } from "./remembered.js";
 import { Results, fieldsOf } from "./results.js";
 import { startArea } from "./start.js";
+import { server } from "./server.js";
 import { FILTERS, current, go } from "./state.js";
 import { words } from "./words.js";
 
@@ -76,13 +77,16 @@ export class SearchView {
 
   async #send(file, state, signal) {
     try {
+      if (file.size > server.mostBytes) throw new api.Problem(413, words.query.tooLarge(file.name, server.mostBytes));
       const { query: _, ...fields } = fieldsOf(state);
       const answer = await api.search({ file, ...fields, top: 60 }, signal);
       const found = { ...state, query: answer.query.key };
       await remembered(JSON.stringify([fieldsOf(found), 0]), async () => answer);
       go(found);
     } catch (error) {
-      if (!signal.aborted) this.results.failed(error);
+      if (signal.aborted) return;
+      this.panel.failed();
+      this.results.failed(error);
     }
   }
 

@@ -5,6 +5,7 @@ import { card, skeletons } from "./cards.js";
 import { chooser } from "./choosing.js";
 import { element } from "./dom.js";
 import { icon } from "./icons.js";
+import { server } from "./server.js";
 import { addressOf } from "./state.js";
 import { words } from "./words.js";
 
@@ -16,7 +17,8 @@ export function startArea(onFiles) {
     "p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }),
     chooser(onFiles, { text: start.photograph, camera: true }),
   );
-  const area = element("div", { class: "drop-area" }, icon("image"), element("p", {}, start.drop), choices);
+  const drop = element("p", { class: "for-keys" }, start.drop);
+  const area = element("div", { class: "drop-area" }, icon("image"), drop, choices);
   const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
   const offered = element(
     "section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards,
@@ -29,10 +31,15 @@ async function fill(cards, offered) {
   try {
     const shown = await someImages();
     cards.replaceChildren(...shown.map(offer));
-    if (!shown.length) offered.replaceChildren(element("p", { class: "soft" }, words.start.empty));
+    if (!shown.length) offered.replaceChildren(nothing());
   } catch (error) {
     cards.replaceChildren(element("li", { class: "problem", role: "alert" }, error.message));
   }
+}
+
+function nothing() {
+  const add = server.writable && element("a", { href: addressOf({ view: "add" }) }, words.add.heading);
+  return element("p", {}, `${words.start.empty} `, add);
 }
 
 function offer(image) {

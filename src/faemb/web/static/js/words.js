@@ -48,6 +48,7 @@ export const words = {
     features: (count, boxed) => `${counted(count, "local feature")}${boxed ? " in the box" : ""}`,
     inCollection: "It is in the collection itself.",
     sending: "Sending the photograph…",
+    tooLarge: (name, most) => `${name} is larger than ${bytes(most)}, which is the most that may be sent.`,
     picture: (name) => `Query: ${name}`,
     noPicture: "The picture cannot be shown.",
   },
@@ -59,6 +60,7 @@ export const words = {
     hint: "Draw a box around what you look for.",
     keys: "Enter starts one.",
     editing: "Arrows move, Shift + arrows resize, Enter searches, Escape removes it.",
+    draw: "Draw a box",
     remove: "Remove the box",
     removed: "Box removed.",
     at: ([x1, y1, x2, y2], share) =>
@@ -94,8 +96,9 @@ export const words = {
     noFeatures: "no local features",
     copy: "copy of the query",
     through: "found through a result",
-    line: "Nothing is claimed of the following.",
-    lineFirst: "No picture shows the same thing, as far as can be told. The most similar ones:",
+    line: "Not confirmed (confidence below 50 %):",
+    lineNotCompared: "Not compared with the query, only similar to it:",
+    lineFirst: "No result is confirmed; the most similar pictures:",
     none: "No image is similar enough.",
     noQueryFeatures: "The query has no local features, so nothing can be compared with it.",
     noQueryFeaturesInBox: "The box holds no local features, so nothing can be compared with it. Draw a larger one.",
@@ -103,12 +106,13 @@ export const words = {
     searchWithName: (name) => `Search with this: ${name}`,
     compare: "Compare",
     compareName: (name) => `Compare: ${name}`,
-    found: (same, maybe, seconds) => {
+    /** `more`: there may be others among those that have not come yet. */
+    found: ({ same, maybe, seconds, more }) => {
       const surely = same && `${counted(same, "picture shows", "pictures show")} the same thing`;
       const pictures = same ? number.format(maybe) : counted(maybe, "picture");
       const perhaps = maybe && `${pictures} maybe${same ? "" : " of the same thing"}`;
       const text = [surely, perhaps].filter(Boolean).join(", ") || "No picture surely shows the same thing";
-      return `${text}. ${seconds < 0.01 ? "Under 0.01" : seconds.toFixed(2)} s.`;
+      return `${more ? "At least " : ""}${text}. ${seconds < 0.01 ? "Under 0.01" : seconds.toFixed(2)}\u00a0s.`;
     },
   },
   more: "Show more",
@@ -146,6 +150,8 @@ export const words = {
     drag: "Drag the edge, or use the slider.",
     noTransform: "No transform was found between the two, so one cannot be laid over the other.",
     why: "Why",
+    originalResult: "Original file of the result",
+    originalQuery: "Original file of the query",
     keys: "Left and right arrow keys: previous and next result.",
   },
 
@@ -169,6 +175,8 @@ export const words = {
     mirrored: "Mirrored copies too",
     total: (count) => counted(count, "group"),
     none: "No groups were found.",
+    outdated: "The collection has changed since its pictures were compared.",
+    again: "Look again",
     group: (place) => `Group ${place}`,
     about: (group) => `${group.kind}: ${counted(group.images.length, "picture")}, ${group.similarity}`,
     keep: (reason) => `keep: ${reason}`,
@@ -187,6 +195,10 @@ export const words = {
     failed: (reason) => `not added: ${reason}`,
     tooLarge: (most) => `larger than ${bytes(most)}, which is the most that may be sent`,
     summary: (done, total) => `${number.format(done)} of ${number.format(total)} done`,
+    sent: (total, failed) => {
+      const text = `${counted(total, "picture was", "pictures were")} sent.`;
+      return failed ? `${text} ${number.format(failed)} could not be added.` : text;
+    },
     folders: "From folders of the server",
     foldersWhy: "Pictures that have come, changed or gone since are added, read again, or removed.",
     update: "Look through the folders again",
@@ -222,6 +234,7 @@ export const words = {
     left: (seconds) => `about ${shortTime(seconds)} left`,
     after: (seconds) => `after ${shortTime(seconds)}`,
     cancel: "Cancel",
+    cancelling: "being cancelled…",
     label: (kind) => `Progress: ${kind}`,
     failures: (count) => `${counted(count, "file")} could not be used`,
   },
@@ -230,7 +243,7 @@ export const words = {
     heading: "Collection",
     images: "Pictures",
     searchable: (count) => `${number.format(count)} can be found`,
-    withoutFeatures: (count) => `${number.format(count)} without local features, which cannot be found`,
+    withoutFeatures: (count) => `${number.format(count)} without local features, which come last in results`,
     waiting: (count) => `${number.format(count)} not encoded yet`,
     unusable: "Files that cannot be used",
     noneUnusable: "None: every file that was given could be read.",

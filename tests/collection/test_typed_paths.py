@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from faemb.collection.hints import repair_command, typed
+from faemb.collection.layout import repair_command, typed
 from faemb.errors import InputError
 
 

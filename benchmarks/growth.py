@@ -1,0 +1,102 @@
+"""What it costs to open, search and change a collection of 1,000, 10,000, 100,000 images: it should not grow.
+
+FAEMB_GROWTH=1000000 is the largest number of images; 100,000 if not given. Collections are written through their own
+catalogue and files; the vectors are random and short, and the image files are empty, since nothing here reads them. The
+image that is added, removed and changed is a picture. An update looks at every file of its folders, and an exact search
+at every vector: both grow.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from benchmarks.enlarged import Row, collection_of
+from benchmarks.report import Result
+from benchmarks.synthetic import synthetic_model
+from faemb.collection import Collection
+from faemb.collection.layout import Layout
+from faemb.normalise import unit_length
+
+LARGEST = "FAEMB_GROWTH"
+_DIMENSION, _REPEATS = 128, 3
+_MOST_GROWTH = 3
+"""Times as long with the most images as with the fewest."""
+
+
+def run() -> Iterator[Result]:
+    largest = int(os.environ.get(LARGEST, "100000"))
+    costs: dict[str, list[float]] = {}
+    for count in (size for size in (1000, 10_000, 100_000, 1_000_000) if size <= largest):
+        with tempfile.TemporaryDirectory() as scratch:
+            for name, seconds in measured(Path(scratch), count):
+                costs.setdefault(name, []).append(seconds)
+                yield Result(f"{name}, {count:,} images", 1e3 * seconds, "ms")
+    for name in ("add an image", "remove an image"):
+        yield Result(
+            f"{name}: {largest:,} / 1,000 images", costs[name][-1] / costs[name][0], "times", f"<= {_MOST_GROWTH}"
+        )
+
+
+def measured(scratch: Path, count: int) -> Iterator[tuple[str, float]]:
+    folder, new = scratch / "photographs.faemb", scratch / "new.png"
+    fill(folder, scratch / "photographs", count)
+    picture(new, 0)
+    yield "open", median(lambda: Collection.open(folder).view())
+    with Collection.open(folder) as collection:
+        adding, removing = zip(*(added_and_removed(collection, new) for _ in range(_REPEATS + 1)), strict=True)
+        yield "add an image", float(np.median(adding[1:]))  # the first change counts what is in use
+        yield "remove an image", float(np.median(removing[1:]))
+        features = [collection.model.extractor.extract(new)]
+        for index in ("exact", "rabitq"):
+            collection.search_features(features, index=index, verify=0)  # makes the index
+            name = f"search, index {index}"
+            yield name, median(partial(collection.search_features, features, index=index, verify=0))
+        first = scratch / "photographs" / "0000" / "000000000.png"
+        changed = (picture(first, seed) for seed in range(1, _REPEATS + 1))
+        yield "update of one changed file", median(lambda: next(changed) and collection.update(jobs=1))
+
+
+def added_and_removed(collection: Collection, image: Path) -> tuple[float, float]:
+    return seconds(lambda: collection.add(image, jobs=1)), seconds(lambda: collection.remove(image))
+
+
+def fill(folder: Path, images: Path, count: int) -> None:
+    layout = Layout(folder)
+
+    def row_of(number: int) -> Row:
+        file = images / f"{number // 1000:04}" / f"{number:09}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        return {"path": layout.name_of(file), "bytes": 0, "changed": file.stat().st_mtime_ns}
+
+    rng = np.random.default_rng(0)
+    blocks = (
+        unit_length(rng.standard_normal((min(4096, count - start), _DIMENSION), np.float32))
+        for start in range(0, count, 4096)
+    )
+    collection_of(folder, synthetic_model(_DIMENSION), blocks, row_of)
+    with Collection.open(folder) as collection, collection._catalogue.change():
+        collection._catalogue.add_folder(layout.name_of(images))
+
+
+def picture(path: Path, seed: int) -> Path:
+    pixels = np.random.default_rng(seed).integers(0, 256, (30, 40, 3)).astype(np.uint8)
+    cv2.imwrite(str(path), cv2.resize(pixels, (320, 240), interpolation=cv2.INTER_CUBIC))
+    return path
+
+
+def median(work: Callable[[], object]) -> float:
+    return float(np.median([seconds(work) for _ in range(_REPEATS)]))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of processor time of this process: neither other programs nor the workers that read the picture count."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
