@@ -215,3 +215,4 @@ class GroupPage(BaseModel):
     groups: list[Group]
     total: int
     note: str = Field(description="What could not be verified, and how it can be; mostly empty.")
+    outdated: bool = Field(description="The collection has changed since its images were compared.")

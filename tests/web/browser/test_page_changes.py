@@ -170,21 +170,36 @@ def test_groups_are_found_by_a_job_and_shown(page: Page, writable: str):
     expect(page).to_have_url(f"{writable}/?view=groups")
 
 
-def test_groups_of_a_collection_that_has_changed_since(page: Page, writable: str):
-    """As the server tells it."""
-    asked = []
+def test_a_removal_among_groups_compares_nothing_again(page: Page, writable: str):
+    """The other images of its group stay, and a new comparison is offered."""
 
-    def answer(route: Route) -> None:
-        asked.append(again := "again=true" in route.request.url)
-        route.fulfill(json={"groups": [], "total": 0, "note": "", "outdated": not again})
+    def jobs() -> list[str]:
+        found = httpx.get(f"{writable}/api/jobs").json()["jobs"]
+        return [job["id"] for job in found if job["kind"] == "duplicates"]
 
-    page.route("**/api/duplicates*", answer)
-    page.goto(f"{writable}/?view=groups")
-    sentence = page.get_by_text("The collection has changed since its pictures were compared.")
-    expect(sentence).to_be_visible()
+    page.goto(f"{writable}/?view=groups&same_thing=1")
+    groups = page.locator(".group")
+    expect(groups.first).to_be_visible()
+    sizes = groups.evaluate_all("(all) => all.map((group) => group.querySelectorAll('.card').length)")
+    before, members, many = jobs(), max(sizes), len(sizes)
+    assert members > 2
+    largest = groups.nth(sizes.index(members))
+    cards = largest.locator(".card")
+    largest.get_by_role("button", name="Remove: ").last.click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(cards).to_have_count(members - 1)
+    expect(groups).to_have_count(many)
+    outdated = page.get_by_text("The collection has changed since its pictures were compared.")
+    expect(outdated).to_be_visible()
+    assert_accessible(page)
+    assert jobs() == before
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast")).to_contain_text("is back")
     page.get_by_role("button", name="Look again").click()
-    expect(sentence).to_be_hidden()
-    assert asked == [False, True]
+    expect(cards).to_have_count(members)
+    expect(groups).to_have_count(many)
+    expect(outdated).to_be_hidden()
+    assert len(jobs()) == len(before) + 1
 
 
 def test_a_job_is_followed_and_cancelled(page: Page, watch: Watch, writable: str, own_gallery: Path):
