@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
@@ -27,9 +28,12 @@ class Problem(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def problem_response(
+    status: int, detail: str, headers: dict[str, str] | None = None, more: BaseModel | None = None
+) -> JSONResponse:
+    """`more` has further fields for programs."""
     content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": text(detail)}
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    return JSONResponse(content | (more.model_dump() if more else {}), status, headers, MEDIA_TYPE)
 
 
 def explain_errors(app: FastAPI) -> None:

@@ -162,6 +162,10 @@ class Added(BaseModel):
     failed: list[Unusable]
 
 
+class NotAdded(Problem, Added):
+    """No file was added, and some cannot be used."""
+
+
 class Removed(BaseModel):
     image: Image = Field(description="The image that is not in the collection any more; its file was not deleted.")
     undo: str = Field(description="For `POST /api/undo/{token}`; works once.")

@@ -27,8 +27,11 @@ def new_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_gallery: Path, new_pictures: Path):
+def test_pictures_are_sent_and_can_be_found(
+    page: Page, watch: Watch, writable: str, own_gallery: Path, new_pictures: Path
+):
     """Several at once, each with what has become of it."""
+    watch.expected = ("422",)
     (new_pictures / "letter.jpg").write_text("Dear Sir or Madam")
     known = own_gallery / "images" / "palace" / "original.jpg"
     first, second = sorted(path for path in new_pictures.iterdir() if path.name != "letter.jpg")
@@ -38,7 +41,7 @@ def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_galle
     for added in (first, second):
         expect(file_row(page, added.name)).to_contain_text("added")
     expect(file_row(page, "original.jpg")).to_contain_text("in the collection already")
-    expect(file_row(page, "letter.jpg")).to_contain_text("not added: ")
+    expect(file_row(page, "letter.jpg")).to_contain_text("not added: letter.jpg is not an image")
     page.goto(f"{writable}/?view=browse&name={first.name}")
     page.get_by_role("link", name=f"Search with {first.name}").click()
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")

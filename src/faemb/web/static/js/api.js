@@ -82,8 +82,8 @@ export const undo = async (token) => (await asked(`/api/undo/${part(token)}`, { 
 export async function upload(file, onProgress) {
   const request = await patiently(() => sent(file, onProgress), (answer) => answer.getResponseHeader("Retry-After"));
   const content = parsed(request.responseText);
-  if (request.status === 201 && content) return content;
-  throw new Problem(request.status, content?.detail ?? words.failed(request.status));
+  if ([200, 201].includes(request.status) && content) return content;
+  throw new Problem(request.status, content?.failed?.[0]?.reason ?? content?.detail ?? words.failed(request.status));
 }
 
 function sent(file, onProgress) {

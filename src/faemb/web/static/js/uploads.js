@@ -73,8 +73,7 @@ function fileRow(file) {
     try {
       const answer = await api.upload(file, sent);
       if (answer.added.length) over(add.added, "added");
-      else if (answer.known.length) over(add.known, "known");
-      else over(add.failed(answer.failed[0]?.reason ?? ""), "failed");
+      else over(add.known, "known");
     } catch (error) {
       over(add.failed(error.message), "failed");
     }
