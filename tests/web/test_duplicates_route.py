@@ -100,10 +100,12 @@ def test_what_has_left_is_in_no_group(collection):
     with writable(collection) as client:
         groups = found(client)["groups"]
         ids = {image["name"]: image["id"] for group in groups for image in group["images"]}
-        client.delete(f"/api/images/{ids['copy0.jpg']}")
+        token = client.delete(f"/api/images/{ids['copy0.jpg']}").json()["undo"]
         answer = asked(client).json()
         assert (answer["total"], answer["outdated"]) == (1, True)
         assert [sorted(names(group["images"])) for group in answer["groups"]] == [["b.png", "copy1.jpg"]]
+        client.post(f"/api/undo/{token}")
+        assert asked(client).json()["groups"] == groups
         assert jobs(client) == ["done"]
 
 

@@ -172,7 +172,7 @@ class Removed(BaseModel):
 
 
 class Restored(BaseModel):
-    image: Image = Field(description="With a new number.")
+    image: Image = Field(description="With the number that it had, unless it was added again meanwhile.")
 
 
 class JobRequest(BaseModel):

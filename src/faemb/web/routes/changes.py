@@ -75,7 +75,7 @@ async def remove(service: Shared, changes: Writable, id: Id) -> schema.Removed:
         image = image_of(photos, entry, service.listing.dates)
         path = photos.layout.path_of(entry.path)
         photos.remove([path])
-        return schema.Removed(image=image, undo=changes.removals.remember(path))
+        return schema.Removed(image=image, undo=changes.removals.remember(path, id))
 
     return await changes.do(take_out)
 
@@ -84,7 +84,7 @@ async def remove(service: Shared, changes: Writable, id: Id) -> schema.Removed:
 async def undo(
     service: Shared, changes: Writable, token: Annotated[str, Path(description="As a removal has given it.")]
 ) -> schema.Restored:
-    """Bring an image back that was removed."""
+    """Bring an image back that was removed, with its number: addresses that name it are valid again."""
 
     def bring_back(photos: Collection) -> schema.Restored:
         return schema.Restored(image=image_of(photos, changes.removals.undo(photos, token), service.listing.dates))
