@@ -117,5 +117,5 @@ def test_a_removed_upload_can_be_sent_again(client, tmp_path):
 
 def test_another_process_changes_the_collection(client, collection):
     with Collection.open(collection) as photos, only_writer(photos.layout):
-        assert "is being changed by another process" in problem(client.delete("/api/images/1"), 409)
+        assert "is being changed by another program" in problem(client.delete("/api/images/1"), 503)
     assert listed(client) == ["a.png", "b.png", "c.png"]

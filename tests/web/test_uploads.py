@@ -217,7 +217,10 @@ def test_a_request_does_not_wait_for_hours(within, uploads, tmp_path, monkeypatc
 def test_another_process_changes_the_collection(client, collection, uploads, tmp_path):
     files = {"files": ("new.png", picture(tmp_path / "new.png", 50).read_bytes())}
     with Collection.open(collection) as photos, only_writer(photos.layout):
-        assert "is being changed by another process" in problem(client.post("/api/images", files=files), 409)
+        answer = client.post("/api/images", files=files)
+        assert problem(answer, 503).startswith("The collection is being changed by another program on the server")
+        assert int(answer.headers["Retry-After"]) > 0
+        assert str(tmp_path) not in answer.text
         assert os.listdir(uploads) == []
     assert client.post("/api/images", files=files).status_code == 201
 

@@ -12,11 +12,12 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
-from faemb.errors import FaembError, FormatError, InputError, LimitError, MissingExtraError
+from faemb.errors import FaembError, FormatError, InputError, LimitError, LockedError, MissingExtraError
 
 MEDIA_TYPE = "application/problem+json"
 _LATER = "10"
-"""Seconds after which a server that was away may answer."""
+"""Seconds after which a server that was away may answer, or another process may have ended its change."""
+_LOCKED = "The collection is being changed by another program on the server; try again when that has ended."
 
 
 class Problem(Exception):
@@ -45,8 +46,8 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FaembError)
     async def known(request: Request, error: FaembError) -> JSONResponse:
-        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError) else None
-        return problem_response(_status(error), sentence(str(error)), later)
+        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError | LockedError) else None
+        return problem_response(_status(error), for_visitors(error), later)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -75,11 +76,16 @@ def _status(error: FaembError) -> int:
         return 422
     if isinstance(error, FormatError | MissingExtraError):
         return 500
-    if isinstance(error, StoreAwayError):
+    if isinstance(error, StoreAwayError | LockedError):
         return 503
     if isinstance(error, StoreFullError):
         return 507
     return 409
+
+
+def for_visitors(error: FaembError) -> str:
+    """A sentence for those who have no access to the server's folders and commands."""
+    return _LOCKED if isinstance(error, LockedError) else sentence(str(error))
 
 
 def text(name: str | Path) -> str:

@@ -9,6 +9,8 @@ from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch, assert_accessible
+from faemb.collection import Collection
+from faemb.collection.locking import only_writer
 from faemb.demo.prints import pictures
 from gallery import SCRIPT
 from pictures import pixels
@@ -64,6 +66,27 @@ def test_a_busy_server_is_asked_again(page: Page, watch: Watch, writable: str, t
     page.get_by_role("link", name="Add", exact=True).click()
     expect(file_row(page, "busy.png")).to_contain_text("added")
     assert next(answers, None) is None
+
+
+def test_changes_wait_for_another_process(
+    page: Page, watch: Watch, writable: str, own_gallery: Path, tmp_path: Path
+):
+    """Such as faemb update on the server's command line."""
+    watch.expected = ("503",)
+    Image.fromarray(pixels(79, (320, 240))).save(tmp_path / "patient.png")
+    page.goto(f"{writable}/?view=add")
+    with Collection.open(own_gallery / "gallery.faemb") as photos, only_writer(photos.layout):
+        page.get_by_label("Choose pictures").set_input_files(tmp_path / "patient.png")
+        expect(file_row(page, "patient.png")).to_contain_text("waiting: the collection is being changed")
+        page.get_by_role("link", name="Browse", exact=True).click()
+        page.get_by_role("button", name="Remove: visitor.jpg").first.click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        expect(page.locator(".toast")).to_contain_text("this is done when that has ended")
+    expect(page.locator(".toast").last).to_contain_text("visitor.jpg was removed")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast").last).to_contain_text("visitor.jpg is back")
+    page.get_by_role("link", name="Add", exact=True).click()
+    expect(file_row(page, "patient.png")).to_contain_text("added")
 
 
 def test_pictures_are_dropped(page: Page, writable: str):

@@ -38,7 +38,7 @@ function ask(image) {
 async function removed(image) {
   try {
     const next = neighbourOf(image.id);
-    const { undo } = await api.remove(image.id);
+    const { undo } = await api.remove(image.id, waits());
     changed(next);
     toast(words.remove.done(image.name), { action: words.remove.undo, act: () => undone(undo) });
   } catch (error) {
@@ -48,12 +48,21 @@ async function removed(image) {
 
 async function undone(token) {
   try {
-    const { image } = await api.undo(token);
+    const { image } = await api.undo(token, waits());
     changed(image.id);
     toast(words.remove.undone(image.name));
   } catch (error) {
     toast(error.message, { kind: "bad" });
   }
+}
+
+/** Says once that a change waits for another one. */
+function waits() {
+  let told = false;
+  return () => {
+    if (!told) toast(words.remove.later);
+    told = true;
+  };
 }
 
 /** The image after another one in the list that is shown, or else the one before. */

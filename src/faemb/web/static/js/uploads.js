@@ -71,7 +71,7 @@ function fileRow(file) {
     if (file.size > server.mostBytes) return over(add.failed(add.tooLarge(server.mostBytes)), "failed");
     sent(0);
     try {
-      const answer = await api.upload(file, sent);
+      const answer = await api.upload(file, sent, () => { state.textContent = add.later; });
       if (answer.added.length) over(add.added, "added");
       else over(add.known, "known");
     } catch (error) {
