@@ -144,6 +144,35 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     expect(cards).to_have_count(4)
 
 
+def test_removals_are_undone_by_keys(page: Page, writable: str):
+    """However late, one after the other; the button can be reached from the menu."""
+    page.clock.install()
+    page.goto(f"{writable}/?view=browse&name=close")
+    cards = page.locator(".endless .card:not(.skeleton)")
+    toasts = page.locator(".toast")
+    for left in (3, 2):
+        page.get_by_role("button", name="Remove: close.jpg").first.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").get_by_role("button", name="Remove").press("Enter")
+        expect(cards).to_have_count(left)
+        expect(toasts).to_have_count(1)
+    page.clock.fast_forward(300_000)
+    expect(toasts).to_contain_text("close.jpg was removed")
+    assert_accessible(page)
+    page.get_by_label("Name contains").focus()
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(2)  # in a field, its own text is meant
+    page.locator("#views a").last.focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(3)
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(4)
+    page.clock.fast_forward(20_000)
+    expect(toasts).to_have_count(0)
+
+
 def test_a_removal_leaves_the_list_and_the_focus_where_they_were(page: Page, writable: str):
     """In a list of pages of ten, each with another version of its thumbnails."""
 

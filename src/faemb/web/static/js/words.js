@@ -217,6 +217,7 @@ export const words = {
     no: "Keep it",
     done: (name) => `${name} was removed from the collection.`,
     undo: "Undo",
+    keys: navigator.platform.startsWith("Mac") ? "⌘ Z" : "Ctrl + Z",
     later: "The collection is being changed; this is done when that has ended.",
     undone: (name) => `${name} is back.`,
   },
