@@ -264,10 +264,10 @@ def test_connections_that_are_at_work_keep_their_place(client, monkeypatch):
         begin(other)
         assert wait_until(lambda: _in_flight(client) == 2)
         monkeypatch.setattr(connections, "MOST", 2)
-        with connected(client) as third:  # in place of the one of `client`
-            with connected(client) as fourth:
-                assert wait_until(lambda: _ended(third))
-                assert not _ended(fourth)
+        # The third one takes the place of that of `client`, and the fourth one that of the third.
+        with connected(client) as third, connected(client) as fourth:
+            assert wait_until(lambda: _ended(third))
+            assert not _ended(fourth)
         assert not _ended(one)
         assert not _ended(other)
 

@@ -60,7 +60,7 @@ class Comparisons:
             done = self._done.get(asked)
             if done is not None and (done.state == state or not again):
                 return done
-            if latest is None or latest.job.has_ended and (done is not None or _is_over(latest, state)):
+            if latest is None or (latest.job.has_ended and (done is not None or _is_over(latest, state))):
                 latest = self._latest[asked] = await self._started(asked, state)
             return latest
 

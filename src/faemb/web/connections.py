@@ -1,21 +1,29 @@
-"""A connection to the server, which ends if a client keeps it and neither asks for nor takes anything: after a while, or
-when another client needs the room.
+"""A connection to the server, which ends if a client keeps it and neither asks for nor takes anything.
+
+That is after a while, or at once where another client needs the room.
 
 Uvicorn waits for the rest of a request's head, and for a client that does not read its answer, as long as it takes: a
 few hundred such clients would occupy all connections that the process may have.
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from faemb.web.guard.headers import HEADERS
+from faemb.web.problems import problem_response
+
 MOST = 400
-"""Connections at a time; further ones take the place of the one that was idle for longest. Systems commonly allow a process 1,024 open files."""
+"""Connections at a time; a further one takes the place of the one that was idle for longest. Systems commonly allow a
+process 1,024 open files."""
 SECONDS = 20.0
 """In which the head of a request must be complete, or a part of an answer taken."""
 IDLE_SECONDS = 65
 """After which a connection without requests is closed; proxies close theirs after 60."""
+_SAFE = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Connection(H11Protocol):
@@ -29,7 +37,7 @@ class Connection(H11Protocol):
         self._idle_since = self.loop.time()
         self._await_request()
         if len(self.connections) > MOST:
-            idle = (each for each in self.connections if each.is_idle)
+            idle = (each for each in self.connections if isinstance(each, Connection) and each.is_idle)
             min(idle, key=lambda each: each._idle_since).transport.abort()  # this one, if all others are at work
 
     @property
@@ -54,6 +62,20 @@ class Connection(H11Protocol):
         self._idle_since = self.loop.time()
         if self.cycle.response_complete and self.transport.get_write_buffer_size():
             self._await_request()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is not HTTP: answered as every other error."""
+        answer = problem_response(400, "The request is not HTTP, or its head is too long.")
+        headers = [*answer.raw_headers, *_SAFE, (b"connection", b"close")]
+        reason = HTTPStatus(400).phrase.encode()
+        content = bytes(answer.body)
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=reason),
+            h11.Data(content),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
     def _await_request(self) -> None:
         self._stop_waiting()

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
 from faemb.errors import FaembError, FormatError, InputError, LimitError, LockedError, MissingExtraError
+from faemb.web.invalid import in_words
 
 MEDIA_TYPE = "application/problem+json"
 _LATER = "10"
@@ -51,14 +52,23 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-        return problem_response(422, f"{place}: {first['msg']}.")
+        return problem_response(422, in_words(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {}) | (_allowed(request) if error.status_code == 405 else {})
-        return problem_response(error.status_code, sentence(str(error.detail)), headers)
+        return problem_response(error.status_code, _in_own_words(request, error, headers), headers)
+
+
+def _in_own_words(request: Request, error: HTTPException, headers: dict[str, str]) -> str:
+    if error.detail != HTTPStatus(error.status_code).phrase:
+        return sentence(str(error.detail))
+    if error.status_code == 404:
+        return "There is nothing at this address; /api describes what can be asked for."
+    if error.status_code == 405:
+        known = headers.get("Allow", headers.get("allow", "other methods"))
+        return f"{request.method[:20]} cannot be used at this address; it takes {known}."
+    return sentence(error.detail)
 
 
 def _allowed(request: Request) -> dict[str, str]:

@@ -10,10 +10,18 @@ from pydantic import BaseModel, BeforeValidator, Field
 def _day(value: object) -> object:
     """Other forms, such as seconds since 1970, are not meant."""
     if isinstance(value, str) and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-        raise ValueError("expected a day such as 2024-12-31")
+        raise ValueError("a day such as 2024-12-31")
     return value
 
 
+def _number(value: object) -> object:
+    """Other forms that Python reads, such as 1_0 or 1.0, would be further addresses of one image."""
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
+        raise ValueError("the number of an image")
+    return value
+
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_number)]
 Day = Annotated[date, BeforeValidator(_day)]
 
 

@@ -68,9 +68,7 @@ def test_a_busy_server_is_asked_again(page: Page, watch: Watch, writable: str, t
     assert next(answers, None) is None
 
 
-def test_changes_wait_for_another_process(
-    page: Page, watch: Watch, writable: str, own_gallery: Path, tmp_path: Path
-):
+def test_changes_wait_for_another_process(page: Page, watch: Watch, writable: str, own_gallery: Path, tmp_path: Path):
     """Such as faemb update on the server's command line."""
     watch.expected = ("503",)
     Image.fromarray(pixels(79, (320, 240))).save(tmp_path / "patient.png")
