@@ -33,11 +33,16 @@ def writable_from_within(collection: Path, **settings: Any) -> Iterator[Within]:
         yield Within(client, app.state.service.changes)
 
 
-def send(client: httpx.Client, *files: Path | tuple[str, bytes]) -> Any:
-    """The answer to an upload of files, or of contents under other names."""
+def post(client: httpx.Client, *files: Path | tuple[str, bytes]) -> httpx.Response:
+    """Upload files, or contents under other names."""
     pairs = [(each.name, each.read_bytes()) if isinstance(each, Path) else each for each in files]
-    answer = client.post("/api/images", files=[("files", pair) for pair in pairs])
-    assert answer.status_code == 201, answer.text
+    return client.post("/api/images", files=[("files", pair) for pair in pairs])
+
+
+def send(client: httpx.Client, *files: Path | tuple[str, bytes], status: int = 201) -> Any:
+    """What the answer to an upload says, if it has this status."""
+    answer = post(client, *files)
+    assert answer.status_code == status, answer.text
     return answer.json()
 
 

@@ -15,6 +15,10 @@ class LimitError(InputError):
     """An input that exceeds the limit of memory or time per item (`runtime.limits`)."""
 
 
+class LockedError(FaembError):
+    """Another process is changing the collection."""
+
+
 class RemoteError(FaembError):
     """A server cannot be reached or does not answer; whether a file exists on it is unknown."""
 

@@ -4,6 +4,8 @@ import importlib.util
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import httpx
 import pytest
 from command_line import assert_mistake, commands
 
-from processes import PATIENCE, heeded, wait_until
+from processes import COMMAND, PATIENCE, heeded, wait_until
 from served import served
 from small_collections import NAMES, make_collection
 
@@ -77,8 +79,23 @@ def test_another_host_needs_a_token_which_is_made_and_printed(photos):
 def test_a_token_can_be_given(photos, how):
     options, environment = (["--token", "abcdefgh"], {}) if how == "option" else ([], {"FAEMB_TOKEN": "abcdefgh"})
     with served(photos, *options, **environment) as server:
-        assert server.token == "abcdefgh"  # noqa: S105
+        assert server.token is None  # it is not printed: output may go to a log
         assert httpx.get(f"{server.address}api/images").status_code == 401
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="opens a terminal")
+def test_a_token_that_was_given_is_printed_to_a_terminal(photos):
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [COMMAND, "serve", photos, "--port", "0", "--jobs", "1", "--token", "abcdefgh"]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs) as process:  # noqa: S603
+        os.close(theirs)
+        with os.fdopen(ours, "rb") as terminal:
+            printed = terminal.readline() + terminal.readline()
+            process.terminate()
+            assert process.wait(PATIENCE) == 143
+    assert b"?token=abcdefgh" in printed
 
 
 def test_faults_are_one_sentence(run, photos, tmp_path):
@@ -119,5 +136,4 @@ def test_the_browser_is_opened_at_the_address(run, photos, monkeypatch):
     monkeypatch.setattr("webbrowser.open", look)
     ended = run("serve", photos, "--port", 0, "--open", "--token", "abcdefgh")
     assert ended.code == 130
-    assert opened == [ended.out.splitlines()[0].rpartition(" at ")[2]]
-    assert opened[0].endswith("/?token=abcdefgh")
+    assert opened == [ended.out.splitlines()[0].rpartition(" at ")[2] + "?token=abcdefgh"]

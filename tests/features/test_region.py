@@ -79,8 +79,9 @@ def test_corners_that_are_no_pixels_are_refused(corner: float) -> None:
 
 @pytest.mark.parametrize("text", [f"0,0,{'9' * 5000},9", "0,0,1e400,9", "nan,0,9,9"], ids=["long", "large", "nan"])
 def test_texts_of_corners_that_are_no_pixels_are_refused(text: str) -> None:
-    with pytest.raises(InputError, match="expected four finite numbers"):
-        checked_box(parse_box(text), SIZE)
+    with pytest.raises(InputError, match=r"the box .* cannot be read; expected x1,y1,x2,y2 in pixels") as caught:
+        parse_box(text)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("box", [(5, 5, 5, 9), (5, 5, 9, 5), (9, 5, 5, 9), (5, 9, 9, 5), (5, 5, 5, 5)])

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -248,12 +248,28 @@ def _was_closed(connection: socket.socket) -> bool:
     return False
 
 
-def test_connections_are_counted(client, monkeypatch):
-    client.get("/healthz")  # one of them
-    monkeypatch.setattr(connections, "MOST", 2)
+def test_idle_connections_lock_nobody_out(client):
+    """As many as there may be and more, all of one client; the oldest make room."""
+    with ExitStack() as held:
+        idle = [held.enter_context(connected(client)) for _ in range(connections.MOST + 20)]
+        for _ in range(5):
+            assert httpx.get(f"{client.base_url}/healthz", trust_env=False).status_code == 200
+        assert wait_until(lambda: all(map(_ended, idle[:20])))
+        assert not any(map(_ended, idle[-20:]))
+
+
+def test_connections_that_are_at_work_keep_their_place(client, monkeypatch):
     with connected(client) as one, connected(client) as other:
-        assert wait_until(lambda: _ended(one) or _ended(other))
-    assert wait_until(lambda: client.get("/healthz").status_code == 200)
+        begin(one)
+        begin(other)
+        assert wait_until(lambda: _in_flight(client) == 2)
+        monkeypatch.setattr(connections, "MOST", 2)
+        # The third one takes the place of that of `client`, and the fourth one that of the third.
+        with connected(client) as third, connected(client) as fourth:
+            assert wait_until(lambda: _ended(third))
+            assert not _ended(fourth)
+        assert not _ended(one)
+        assert not _ended(other)
 
 
 def _ended(connection: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-"""Groups of duplicates through the server: found by a job, then kept while the collection stays the same."""
+"""Groups of duplicates through the server: found by a job, then kept until somebody asks for a new comparison."""
 
 import threading
 from collections.abc import Iterator
@@ -78,14 +78,84 @@ def test_questions_have_answers_of_their_own(client):
     assert asked(client).status_code == 200
 
 
-def test_a_change_of_the_collection_is_seen(collection, tmp_path):
+def test_groups_stay_known_when_the_collection_changes(collection, tmp_path):
+    """New images are compared when a request asks for it, not at every change."""
     with writable(collection) as client:
         assert found(client)["total"] == 2
-        assert asked(client).status_code == 200
         PIL.Image.fromarray(pixels(2)).save(tmp_path / "copy2.jpg", quality=95)
         send(client, tmp_path / "copy2.jpg")
-        assert asked(client).status_code == 202
-        assert found(client)["total"] == 3
+        answer = asked(client)
+        assert (answer.status_code, answer.json()["total"], answer.json()["outdated"]) == (200, 2, True)
+        assert jobs(client) == ["done"]
+        job = asked(client, again=True)
+        assert job.status_code == 202
+        ended(client, job.json())
+        answer = found(client)
+        assert (answer["total"], answer["outdated"]) == (3, False)
+        assert asked(client, again=True).json()["total"] == 3  # nothing has changed: no further job
+        assert jobs(client) == ["done", "done"]
+
+
+def test_what_has_left_is_in_no_group(collection):
+    with writable(collection) as client:
+        groups = found(client)["groups"]
+        ids = {image["name"]: image["id"] for group in groups for image in group["images"]}
+        token = client.delete(f"/api/images/{ids['copy0.jpg']}").json()["undo"]
+        answer = asked(client).json()
+        assert (answer["total"], answer["outdated"]) == (1, True)
+        assert [sorted(names(group["images"])) for group in answer["groups"]] == [["b.png", "copy1.jpg"]]
+        client.post(f"/api/undo/{token}")
+        assert asked(client).json()["groups"] == groups
+        assert jobs(client) == ["done"]
+
+
+def test_the_next_image_of_a_group_is_the_one_to_keep(collection, tmp_path):
+    small = PIL.Image.fromarray(pixels(0)).resize((100, 75))
+    small.save(tmp_path / "photos" / "small.jpg", quality=95)
+    with writable(collection) as client:
+        ended(client, client.post("/api/jobs", json={"kind": "update"}).json())
+        (group, _) = sorted(found(client)["groups"], key=lambda each: -len(each["images"]))
+        assert (len(group["images"]), group["reason"]) == (3, "same pixels, largest file")
+        client.delete(f"/api/images/{group['images'][0]['id']}")
+        (left, _) = sorted(asked(client).json()["groups"], key=lambda each: "small.jpg" not in names(each["images"]))
+        assert names(left["images"]) == names(group["images"])[1:]
+        assert left["reason"] == "most pixels"
+
+
+def test_a_file_with_another_content_is_in_no_group(collection, tmp_path):
+    with writable(collection) as client:
+        assert found(client)["total"] == 2
+        PIL.Image.fromarray(pixels(7)).save(tmp_path / "photos" / "copy0.jpg", quality=95)
+        ended(client, client.post("/api/jobs", json={"kind": "update"}).json())
+        (group,) = asked(client).json()["groups"]
+        assert sorted(names(group["images"])) == ["b.png", "copy1.jpg"]
+
+
+def test_a_new_comparison_that_is_cancelled_leaves_what_was_found(collection, monkeypatch):
+    begun, duplicates = threading.Event(), Collection.duplicates
+
+    def slow(photos: Collection, **given: Any) -> Any:
+        begun.set()
+        while True:
+            given["progress"]("duplicates", 0, 1)
+
+    with writable(collection) as client:
+        assert found(client)["total"] == 2
+        client.delete("/api/images/3")
+        monkeypatch.setattr(Collection, "duplicates", slow)
+        job = asked(client, again=True).json()
+        assert begun.wait(PATIENCE)
+        assert asked(client).json()["total"] == 2  # who has not asked for it does not wait
+        client.delete(f"/api/jobs/{job['id']}")
+        ended(client, job)
+        assert asked(client).json()["outdated"]
+        monkeypatch.setattr(Collection, "duplicates", duplicates)
+        assert asked(client, again=True).json()["id"] != job["id"]
+
+
+def jobs(client: httpx.Client) -> list[str]:
+    """States of those that look for groups."""
+    return [job["state"] for job in client.get("/api/jobs").json()["jobs"] if job["kind"] == "duplicates"]
 
 
 def test_one_job_for_equal_questions_which_can_be_cancelled(client, monkeypatch):

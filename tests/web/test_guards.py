@@ -321,8 +321,9 @@ def test_odd_requests_are_refused_or_answered_but_are_no_fault(client, line):
     ids=lambda given: repr(given[:40]),
 )
 def test_what_is_not_http_is_refused(client, request_):
-    status, _ = raw(client, request_)
+    status, body = raw(client, request_)
     assert status in (400, 421)
+    assert json.loads(body)["detail"].startswith(("The request is not HTTP", "This server is not called"))
     assert client.get("/healthz").status_code == 200
 
 

@@ -118,7 +118,8 @@ def test_a_job_that_fails_says_why(client, collection):
     with Collection.open(collection) as photos, only_writer(photos.layout):
         job = ended(client, start(client, "update"))
     assert job["state"] == "failed"
-    assert "is being changed by another process" in job["result"]
+    assert "is being changed by another program" in job["result"]
+    assert str(collection) not in job["result"]
 
 
 def slow_work(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:

@@ -44,6 +44,28 @@ def test_an_image_is_removed_and_brought_back(client, collection, tmp_path):
         assert photos.check() == []
 
 
+def test_addresses_of_an_image_that_comes_back_stay_valid(client, collection, tmp_path):
+    """Also if others were added meanwhile."""
+    token = client.delete("/api/images/2").json()["undo"]
+    (other,) = send(client, picture(tmp_path / "new.png", 50))["added"]
+    assert client.post(f"/api/undo/{token}").json()["image"]["id"] == 2
+    hits = client.post("/api/search", data={"query": "image-2"}).json()["hits"]
+    assert (hits[0]["name"], hits[0]["itself"]) == ("b.png", True)
+    assert client.get("/api/images/2/thumbnail").status_code == 200
+    assert client.get(f"/api/images/{other['id']}").json()["name"] == "new.png"
+    with Collection.open(collection) as photos:
+        assert photos.check() == []
+
+
+def test_an_image_that_was_added_again_meanwhile_keeps_its_new_number(client, tmp_path):
+    token = client.delete("/api/images/1").json()["undo"]
+    with Collection.open(tmp_path / "photos.faemb") as photos:
+        photos.add(tmp_path / "photos" / "a.png")
+        (now,) = [entry.id for entry in photos.entries() if entry.path.endswith("a.png")]
+    assert now != 1
+    assert client.post(f"/api/undo/{token}").json()["image"]["id"] == now
+
+
 def test_a_token_works_once(client):
     token = client.delete("/api/images/1").json()["undo"]
     assert client.post(f"/api/undo/{token}").status_code == 201
@@ -95,5 +117,5 @@ def test_a_removed_upload_can_be_sent_again(client, tmp_path):
 
 def test_another_process_changes_the_collection(client, collection):
     with Collection.open(collection) as photos, only_writer(photos.layout):
-        assert "is being changed by another process" in problem(client.delete("/api/images/1"), 409)
+        assert "is being changed by another program" in problem(client.delete("/api/images/1"), 503)
     assert listed(client) == ["a.png", "b.png", "c.png"]

@@ -268,7 +268,7 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
     assert_problem(client.get("/api/pictures/image-%2e%2e"), 422, "expected image-NUMBER")
-    assert_problem(client.get("/api/nothing"), 404, "Not Found")
+    assert_problem(client.get("/api/nothing"), 404, "There is nothing at this address")
 
 
 def test_a_query_without_features_has_no_hits(client, tmp_path):
@@ -279,3 +279,39 @@ def test_a_query_without_features_has_no_hits(client, tmp_path):
 def test_an_image_without_features_as_a_query(client, ids):
     answer = search(client, query=f"image-{ids['blank.png']}").json()
     assert (answer["hits"], answer["query"]["features"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sentence"),
+    [
+        ("GET", "/api/images/1_0", "id is '1_0'; expected the number of an image."),
+        ("GET", "/api/images/1.0", "id is '1.0'; expected the number of an image."),
+        ("GET", "/api/explain/image-1/%2B1", "id is '+1'; expected the number of an image."),
+        ("GET", "/api/images?since=1999", "since is '1999'; expected a day such as 2024-12-31."),
+        ("GET", "/api/images?limit=0", "limit is '0'; expected 1 or more."),
+        ("GET", "/api/images?limit=x", "limit is 'x'; expected a whole number."),
+        ("GET", "/api/images?order=size", "order is 'size'; expected 'name' or 'date'."),
+        ("GET", "/nothing", "There is nothing at this address; /api describes what can be asked for."),
+        ("PUT", "/api/info", "PUT cannot be used at this address; it takes GET."),
+        ("PATCH", "/api/images/1", "PATCH cannot be used at this address; it takes DELETE, GET."),
+    ],
+)
+def test_errors_are_in_words_of_this_server(client, method, path, sentence):
+    assert client.request(method, path).json()["detail"] == sentence
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("least_confidence", "nan", "least_confidence is 'nan'; expected a number."),
+        ("least_confidence", "2", "least_confidence is '2'; expected 1 or less."),
+        (
+            "box",
+            "nan,0,9,9",
+            "The box 'nan,0,9,9' cannot be read; expected x1,y1,x2,y2 in pixels, such as 10,20,300,240.",
+        ),
+    ],
+)
+def test_errors_in_a_form_are_in_words_of_this_server(client, field, value, sentence):
+    answer = client.post("/api/search", data={"query": "image-1", field: value})
+    assert (answer.status_code, answer.json()["detail"]) == (422, sentence)

@@ -22,7 +22,7 @@ from faemb.web.receiving import Coming, place, prepare, safe_name
 from pictures import picture, pixels
 from processes import PATIENCE, wait_until
 from small_collections import make_collection, make_features
-from writable_server import Within, names, problem, send, writable, writable_from_within
+from writable_server import Within, names, post, problem, send, writable, writable_from_within
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_the_folder_can_be_chosen(collection, tmp_path):
 
 def test_a_content_that_the_collection_has_is_not_stored_again(client, uploads, tmp_path):
     content = (tmp_path / "photos" / "a.png").read_bytes()
-    answer = send(client, ("other.png", content))
+    answer = send(client, ("other.png", content), status=200)
     assert (names(answer["known"]), answer["added"]) == (["a.png"], [])
     assert os.listdir(uploads) == []
     new = picture(tmp_path / "new.png", 50)
@@ -86,7 +86,7 @@ def test_a_known_image_that_was_not_encoded_is_found_afterwards(client, collecti
     """A server that was killed has stored it and not more."""
     with Collection.open(collection) as photos, photos._changing(None), photos._catalogue.change():
         photos._catalogue.forget_vector(1)
-    answer = send(client, tmp_path / "photos" / "a.png")
+    answer = send(client, tmp_path / "photos" / "a.png", status=200)
     assert names(answer["known"]) == ["a.png"]
     assert found_by(client, answer["known"][0])["itself"]
     with Collection.open(collection) as photos:
@@ -125,10 +125,25 @@ def test_unusable_files_are_told_and_leave_nothing(client, collection, uploads, 
         assert photos.info().unreadable == {}
 
 
+def test_nothing_is_said_to_be_created_where_nothing_was(client, tmp_path):
+    """A program that only looks at the status must not take a file to be stored."""
+    known, bad = tmp_path / "photos" / "a.png", ("text.jpg", b"no image")
+    answer = post(client, bad)
+    reason = problem(answer, 422)
+    assert reason.startswith("text.jpg is not an image of a known format")
+    assert answer.json()["failed"] == [{"name": "text.jpg", "reason": reason}]
+    assert (answer.json()["added"], answer.json()["known"]) == ([], [])
+    several = post(client, bad, ("empty.png", b""), known)
+    assert problem(several, 422) == f"None of the files was added, and 2 cannot be used. {reason}"
+    assert names(several.json()["known"]) == ["a.png"]
+    assert post(client, known, known).status_code == 200
+    assert post(client, known, picture(tmp_path / "new.png", 50), bad).status_code == 201
+
+
 def test_an_unusable_file_that_lay_there_stays(client, uploads):
     uploads.mkdir()
     (uploads / "text.jpg").write_bytes(b"no image")
-    assert len(send(client, ("text.jpg", b"no image"))["failed"]) == 1
+    assert len(send(client, ("text.jpg", b"no image"), status=422)["failed"]) == 1
     assert (uploads / "text.jpg").read_bytes() == b"no image"
 
 
@@ -202,7 +217,10 @@ def test_a_request_does_not_wait_for_hours(within, uploads, tmp_path, monkeypatc
 def test_another_process_changes_the_collection(client, collection, uploads, tmp_path):
     files = {"files": ("new.png", picture(tmp_path / "new.png", 50).read_bytes())}
     with Collection.open(collection) as photos, only_writer(photos.layout):
-        assert "is being changed by another process" in problem(client.post("/api/images", files=files), 409)
+        answer = client.post("/api/images", files=files)
+        assert problem(answer, 503).startswith("The collection is being changed by another program on the server")
+        assert int(answer.headers["Retry-After"]) > 0
+        assert str(tmp_path) not in answer.text
         assert os.listdir(uploads) == []
     assert client.post("/api/images", files=files).status_code == 201
 

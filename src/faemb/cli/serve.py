@@ -1,6 +1,7 @@
 """The command that serves a collection: the page in the browser, and the HTTP API."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,12 +45,13 @@ def serve(
     from faemb.web.server import serve, with_token
     from faemb.web.settings import ServerSettings
 
+    secret = token or os.environ.get(TOKEN) or None
     settings = with_token(
         ServerSettings(
             collection=collection,
             host=host,
             port=port,
-            token=token or os.environ.get(TOKEN) or None,
+            token=secret,
             host_names=tuple(host_name or ()),
             writable=writable,
             uploads=uploads,
@@ -60,7 +62,8 @@ def serve(
     )
 
     def ready(address: str) -> None:
-        result(f"{collection} is served at {address}")
+        is_logged = secret is not None and not sys.stdout.isatty()  # who has chosen the secret knows it
+        result(f"{collection} is served at {address.partition('?')[0] if is_logged else address}")
         result("stop with Ctrl-C", at_once=True)
         if show:
             open_address(address)

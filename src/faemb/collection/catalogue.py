@@ -6,9 +6,10 @@ transactions in `transactions`.
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
@@ -132,6 +133,9 @@ class Recorded(NamedTuple):
 
 
 class Catalogue(Facts):
+    _ids: Mapping[str, int] = MappingProxyType({})
+    """Of images that come back, by path."""
+
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":
         """A new catalogue, written under a temporary name and renamed."""
@@ -164,15 +168,29 @@ class Catalogue(Facts):
         Columns not given become NULL: a changed image has no slot until it is encoded again.
         """
         self._free(str(entry["path"]))
-        names = ", ".join(entry)
-        marks = _marks(entry)
+        row = entry | self._id_for(str(entry["path"]))
         others = [field.name for field in fields(Entry) if field.name not in entry and field.name != "id"]
         updates = ", ".join([*(f"{name} = excluded.{name}" for name in entry), *(f"{name} = null" for name in others)])
         self.run(
-            f"insert into images ({names}) values ({marks}) on conflict (path) do update set {updates}",  # noqa: S608
-            *entry.values(),
+            f"insert into images ({', '.join(row)}) values ({_marks(row)})"  # noqa: S608
+            f" on conflict (path) do update set {updates}",
+            *row.values(),
         )
         self.forget_unreadable(str(entry["path"]))
+
+    @contextmanager
+    def with_ids(self, ids: Mapping[str, int]) -> Iterator[None]:
+        """Images that are added in the block get these ids, by path, if no other image has them."""
+        self._ids = ids
+        try:
+            yield
+        finally:
+            del self._ids
+
+    def _id_for(self, path: str) -> dict[str, int]:
+        """As a column; empty where SQLite chooses the id."""
+        id = self._ids.get(path)
+        return {} if id is None or self.count("id = ? or path = ?", id, path) else {"id": id}
 
     def set_seen(self, path: str, seen: Seen) -> None:
         """Record a new modification time of a file with the same content."""
@@ -319,10 +337,10 @@ class Catalogue(Facts):
         """Total size of the packed features that are in use."""
         return int(self._one("select coalesce(sum(length), 0) from images where offset is not null"))
 
-    def count(self, condition: str = "true", *, most: int = -1) -> int:
+    def count(self, condition: str = "true", *values: str | int, most: int = -1) -> int:
         """Number of images; not more than `most` are counted."""
         some = f"select 1 from images where {condition} limit {most}"  # noqa: S608
-        return int(self._one(f"select count(*) from ({some})"))  # noqa: S608
+        return int(self._all(f"select count(*) from ({some})", *values, of=(int,))[0][0])  # noqa: S608
 
     def next_slot(self) -> int:
         """The slot after the last one in use."""

@@ -267,6 +267,14 @@ class Collection:
             self._compact_if_due(writer)
         return removed
 
+    def bring_back(self, image: AnyPath, id: int) -> Report:
+        """Add an image that was removed, under the id that it had (`Entry.id`): what names it by its id is valid again.
+
+        If it was added again before, it keeps the id that it has now.
+        """
+        with self._catalogue.with_ids({self.layout.name_of(image): id}):
+            return self.add([image], relearn=False)
+
     def copy(self, address: str, *, progress: Progress | None = None) -> int:
         """Copy all vectors to another store and use them there: "milvus://HOST:PORT/NAME", or "embedded".
 

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
-from faemb.errors import FaembError
+from faemb.errors import FaembError, LockedError
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def _locked(layout: Layout) -> Iterator[int]:
         if handle is not None:
             os.close(handle)
         if isinstance(error, Timeout):
-            raise FaembError(
+            raise LockedError(
                 f"{layout.folder} is being changed by another process; wait until it has ended, then run this again"
             ) from None
         raise FaembError(f"{layout.folder} cannot be changed: {error.strerror or error}") from error

@@ -21,7 +21,7 @@ def parse_box(text: str) -> Box:
         corners = [float(part) for part in text.split(",")]
     except ValueError:
         corners = []
-    if len(corners) != 4:
+    if len(corners) != 4 or not all(map(math.isfinite, corners)):
         raise InputError(f"the box {shown(text)} cannot be read; expected x1,y1,x2,y2 in pixels, such as 10,20,300,240")
     return Box(*corners)
 

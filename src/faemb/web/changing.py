@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from faemb.collection import Collection, Report, images_in
 from faemb.collection.catalogue import Entry
@@ -230,33 +230,38 @@ def _renamed(fault: Fault, name: str) -> Fault:
     return Fault(sentence(text), name)
 
 
+class _Removed(NamedTuple):
+    path: Path
+    id: int
+
+
 class Removals:
     """Images that were removed and can be brought back, by a token. For the thread that changes the collection."""
 
     def __init__(self) -> None:
-        self._paths: OrderedDict[str, Path] = OrderedDict()
+        self._removed: OrderedDict[str, _Removed] = OrderedDict()
 
-    def remember(self, path: Path) -> str:
+    def remember(self, path: Path, id: int) -> str:
         token = secrets.token_urlsafe(16)
-        self._paths[token] = path
-        if len(self._paths) > _REMEMBERED:
-            self._paths.popitem(last=False)
+        self._removed[token] = _Removed(path, id)
+        if len(self._removed) > _REMEMBERED:
+            self._removed.popitem(last=False)
         return token
 
     def undo(self, photos: Collection, token: str) -> Entry:
-        """Bring an image back; the token is used up if that succeeds."""
-        path = self._paths.get(token)
-        if path is None:
+        """Bring an image back, with its id; the token is used up if that succeeds."""
+        removed = self._removed.get(token)
+        if removed is None:
             raise Problem(
                 404,
                 "This removal cannot be undone here any more. The file was not deleted: bring the image back with "
                 f"faemb add {photos.layout.folder} FILE.",
             )
-        report = photos.add([path], relearn=False)
-        entry = photos.entry(path)
+        report = photos.bring_back(*removed)
+        entry = photos.entry(removed.path)
         if entry is None:
-            raise Problem(409, sentence(report.failed[0] if report.failed else f"{path} was not added"))
-        self._paths.pop(token, None)
+            raise Problem(409, sentence(report.failed[0] if report.failed else f"{removed.path} was not added"))
+        self._removed.pop(token, None)
         return entry
 
 

@@ -1,6 +1,7 @@
-"""Groups of copies, or of images that show the same thing: found by jobs, and kept while the collection stays the same.
+"""Groups of copies, or of images that show the same thing: found by jobs, and kept until somebody asks for new ones.
 
-They take minutes in a large collection, so they have a desk of their own, which is opened when it is first needed.
+They take minutes in a large collection, so they have a desk of their own, which is opened when it is first needed; and
+what was found stays in use when the collection has changed.
 """
 
 import asyncio
@@ -8,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from faemb.collection import Collection, Groups
+from faemb.collection import Collection
 from faemb.pages import counted
 from faemb.runtime import Progress
 from faemb.web.desk import Desk
-from faemb.web.jobs import CANCELLED, Job, Jobs, Outcome
+from faemb.web.found_groups import FoundGroups
+from faemb.web.jobs import CANCELLED, DONE, Job, Jobs, Outcome
 
 State = tuple[int, int]
 
@@ -31,7 +33,7 @@ class Comparison:
     state: State
     """Of the collection, before the job began."""
     job: Job
-    found: list[Groups]
+    found: list[FoundGroups]
     """Empty until the job is done."""
 
 
@@ -42,23 +44,33 @@ class Comparisons:
         self._jobs, self._open_desk = jobs, open_desk
         self._desk: Desk | None = None
         self._starting = asyncio.Lock()
-        self._known: dict[Asked, Comparison] = {}
+        self._latest: dict[Asked, Comparison] = {}
+        self._done: dict[Asked, Comparison] = {}
+        """The last ones that have found something out."""
 
-    async def get(self, asked: Asked, state: State) -> Comparison:
-        """The present one, which may still run; a new one if the collection has changed or the last was cancelled."""
+    async def get(self, asked: Asked, state: State, *, again: bool) -> Comparison:
+        """The last one that is done; where there is none, or `again` if the collection has changed since, a new one.
+
+        The new one may still run.
+        """
         async with self._starting:
-            known = self._known.get(asked)
-            if known is None or known.job.state == CANCELLED or (known.job.has_ended and known.state != state):
-                known = self._known[asked] = await self._started(asked, state)
-            return known
+            latest = self._latest.get(asked)
+            if latest is not None and latest.job.state == DONE:
+                self._done[asked] = latest
+            done = self._done.get(asked)
+            if done is not None and (done.state == state or not again):
+                return done
+            if latest is None or (latest.job.has_ended and (done is not None or _is_over(latest, state))):
+                latest = self._latest[asked] = await self._started(asked, state)
+            return latest
 
     async def _started(self, asked: Asked, state: State) -> Comparison:
         if self._desk is None:
             self._desk = await asyncio.to_thread(self._open_desk)
-        found: list[Groups] = []
+        found: list[FoundGroups] = []
 
         def work(photos: Collection, progress: Progress) -> Outcome:
-            found.append(photos.duplicates(**asked._asdict(), progress=progress))
+            found.append(FoundGroups(photos, photos.duplicates(**asked._asdict(), progress=progress)))
             return Outcome(f"{counted(len(found[0]), 'group')} found.")
 
         return Comparison(state, self._jobs.start("duplicates", self._desk, work), found)
@@ -66,3 +78,8 @@ class Comparisons:
     def close(self) -> None:
         if self._desk is not None:
             self._desk.close()
+
+
+def _is_over(failed: Comparison, state: State) -> bool:
+    """Whether a question that was not answered may be asked again: it would fail again while nothing has changed."""
+    return failed.job.state == CANCELLED or failed.state != state

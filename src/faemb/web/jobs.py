@@ -13,7 +13,7 @@ from faemb.collection import Collection
 from faemb.errors import FaembError, Fault
 from faemb.runtime import UNKNOWN, Progress, time_left
 from faemb.web.desk import Desk
-from faemb.web.problems import Problem, sentence
+from faemb.web.problems import Problem, for_visitors
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 WAITING: State = "waiting"
@@ -96,7 +96,7 @@ class Job:
         except Cancelled:
             return CANCELLED, Outcome("Cancelled; what was done before stays.")
         except FaembError as error:
-            return FAILED, Outcome(sentence(str(error)))
+            return FAILED, Outcome(for_visitors(error))
         except Exception:
             _LOG.exception("a job has failed")
             return FAILED, Outcome("The server has met a fault of its own; its log has the details.")

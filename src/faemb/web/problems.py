@@ -8,14 +8,17 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
-from faemb.errors import FaembError, FormatError, InputError, LimitError, MissingExtraError
+from faemb.errors import FaembError, FormatError, InputError, LimitError, LockedError, MissingExtraError
+from faemb.web.invalid import in_words
 
 MEDIA_TYPE = "application/problem+json"
 _LATER = "10"
-"""Seconds after which a server that was away may answer."""
+"""Seconds after which a server that was away may answer, or another process may have ended its change."""
+_LOCKED = "The collection is being changed by another program on the server; try again when that has ended."
 
 
 class Problem(Exception):
@@ -27,9 +30,12 @@ class Problem(Exception):
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def problem_response(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def problem_response(
+    status: int, detail: str, headers: dict[str, str] | None = None, more: BaseModel | None = None
+) -> JSONResponse:
+    """`more` has further fields for programs."""
     content = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": text(detail)}
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    return JSONResponse(content | (more.model_dump() if more else {}), status, headers, MEDIA_TYPE)
 
 
 def explain_errors(app: FastAPI) -> None:
@@ -41,19 +47,28 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FaembError)
     async def known(request: Request, error: FaembError) -> JSONResponse:
-        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError) else None
-        return problem_response(_status(error), sentence(str(error)), later)
+        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError | LockedError) else None
+        return problem_response(_status(error), for_visitors(error), later)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-        return problem_response(422, f"{place}: {first['msg']}.")
+        return problem_response(422, in_words(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {}) | (_allowed(request) if error.status_code == 405 else {})
-        return problem_response(error.status_code, sentence(str(error.detail)), headers)
+        return problem_response(error.status_code, _in_own_words(request, error, headers), headers)
+
+
+def _in_own_words(request: Request, error: HTTPException, headers: dict[str, str]) -> str:
+    if error.detail != HTTPStatus(error.status_code).phrase:
+        return sentence(str(error.detail))
+    if error.status_code == 404:
+        return "There is nothing at this address; /api describes what can be asked for."
+    if error.status_code == 405:
+        known = headers.get("Allow", headers.get("allow", "other methods"))
+        return f"{request.method[:20]} cannot be used at this address; it takes {known}."
+    return sentence(error.detail)
 
 
 def _allowed(request: Request) -> dict[str, str]:
@@ -71,11 +86,16 @@ def _status(error: FaembError) -> int:
         return 422
     if isinstance(error, FormatError | MissingExtraError):
         return 500
-    if isinstance(error, StoreAwayError):
+    if isinstance(error, StoreAwayError | LockedError):
         return 503
     if isinstance(error, StoreFullError):
         return 507
     return 409
+
+
+def for_visitors(error: FaembError) -> str:
+    """A sentence for those who have no access to the server's folders and commands."""
+    return _LOCKED if isinstance(error, LockedError) else sentence(str(error))
 
 
 def text(name: str | Path) -> str:

@@ -10,10 +10,18 @@ from pydantic import BaseModel, BeforeValidator, Field
 def _day(value: object) -> object:
     """Other forms, such as seconds since 1970, are not meant."""
     if isinstance(value, str) and not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
-        raise ValueError("expected a day such as 2024-12-31")
+        raise ValueError("a day such as 2024-12-31")
     return value
 
 
+def _number(value: object) -> object:
+    """Other forms that Python reads, such as 1_0 or 1.0, would be further addresses of one image."""
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,19}", value, re.ASCII):
+        raise ValueError("the number of an image")
+    return value
+
+
+Number = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_number)]
 Day = Annotated[date, BeforeValidator(_day)]
 
 
@@ -162,13 +170,17 @@ class Added(BaseModel):
     failed: list[Unusable]
 
 
+class NotAdded(Problem, Added):
+    """No file was added, and some cannot be used."""
+
+
 class Removed(BaseModel):
     image: Image = Field(description="The image that is not in the collection any more; its file was not deleted.")
     undo: str = Field(description="For `POST /api/undo/{token}`; works once.")
 
 
 class Restored(BaseModel):
-    image: Image = Field(description="With a new number.")
+    image: Image = Field(description="With the number that it had, unless it was added again meanwhile.")
 
 
 class JobRequest(BaseModel):
@@ -215,3 +227,4 @@ class GroupPage(BaseModel):
     groups: list[Group]
     total: int
     note: str = Field(description="What could not be verified, and how it can be; mostly empty.")
+    outdated: bool = Field(description="The collection has changed since its images were compared.")

@@ -9,6 +9,8 @@ from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch, assert_accessible
+from faemb.collection import Collection
+from faemb.collection.locking import only_writer
 from faemb.demo.prints import pictures
 from gallery import SCRIPT
 from pictures import pixels
@@ -27,8 +29,11 @@ def new_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_gallery: Path, new_pictures: Path):
+def test_pictures_are_sent_and_can_be_found(
+    page: Page, watch: Watch, writable: str, own_gallery: Path, new_pictures: Path
+):
     """Several at once, each with what has become of it."""
+    watch.expected = ("422",)
     (new_pictures / "letter.jpg").write_text("Dear Sir or Madam")
     known = own_gallery / "images" / "palace" / "original.jpg"
     first, second = sorted(path for path in new_pictures.iterdir() if path.name != "letter.jpg")
@@ -38,7 +43,7 @@ def test_pictures_are_sent_and_can_be_found(page: Page, writable: str, own_galle
     for added in (first, second):
         expect(file_row(page, added.name)).to_contain_text("added")
     expect(file_row(page, "original.jpg")).to_contain_text("in the collection already")
-    expect(file_row(page, "letter.jpg")).to_contain_text("not added: ")
+    expect(file_row(page, "letter.jpg")).to_contain_text("not added: letter.jpg is not an image")
     page.goto(f"{writable}/?view=browse&name={first.name}")
     page.get_by_role("link", name=f"Search with {first.name}").click()
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
@@ -61,6 +66,25 @@ def test_a_busy_server_is_asked_again(page: Page, watch: Watch, writable: str, t
     page.get_by_role("link", name="Add", exact=True).click()
     expect(file_row(page, "busy.png")).to_contain_text("added")
     assert next(answers, None) is None
+
+
+def test_changes_wait_for_another_process(page: Page, watch: Watch, writable: str, own_gallery: Path, tmp_path: Path):
+    """Such as faemb update on the server's command line."""
+    watch.expected = ("503",)
+    Image.fromarray(pixels(79, (320, 240))).save(tmp_path / "patient.png")
+    page.goto(f"{writable}/?view=add")
+    with Collection.open(own_gallery / "gallery.faemb") as photos, only_writer(photos.layout):
+        page.get_by_label("Choose pictures").set_input_files(tmp_path / "patient.png")
+        expect(file_row(page, "patient.png")).to_contain_text("waiting: the collection is being changed")
+        page.get_by_role("link", name="Browse", exact=True).click()
+        page.get_by_role("button", name="Remove: visitor.jpg").first.click()
+        page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+        expect(page.locator(".toast")).to_contain_text("this is done when that has ended")
+    expect(page.locator(".toast").last).to_contain_text("visitor.jpg was removed")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".toast").last).to_contain_text("visitor.jpg is back")
+    page.get_by_role("link", name="Add", exact=True).click()
+    expect(file_row(page, "patient.png")).to_contain_text("added")
 
 
 def test_pictures_are_dropped(page: Page, writable: str):
@@ -118,6 +142,35 @@ def test_remove_after_a_question_and_undo(page: Page, writable: str, own_gallery
     expect(cards).to_have_count(4)
 
 
+def test_removals_are_undone_by_keys(page: Page, writable: str):
+    """However late, one after the other; the button can be reached from the menu."""
+    page.clock.install()
+    page.goto(f"{writable}/?view=browse&name=close")
+    cards = page.locator(".endless .card:not(.skeleton)")
+    toasts = page.locator(".toast")
+    for left in (3, 2):
+        page.get_by_role("button", name="Remove: close.jpg").first.focus()
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").get_by_role("button", name="Remove").press("Enter")
+        expect(cards).to_have_count(left)
+        expect(toasts).to_have_count(1)
+    page.clock.fast_forward(300_000)
+    expect(toasts).to_contain_text("close.jpg was removed")
+    assert_accessible(page)
+    page.get_by_label("Name contains").focus()
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(2)  # in a field, its own text is meant
+    page.locator("#views a").last.focus()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(3)
+    page.keyboard.press("Control+z")
+    expect(cards).to_have_count(4)
+    page.clock.fast_forward(20_000)
+    expect(toasts).to_have_count(0)
+
+
 def test_a_removal_leaves_the_list_and_the_focus_where_they_were(page: Page, writable: str):
     """In a list of pages of ten, each with another version of its thumbnails."""
 
@@ -170,21 +223,35 @@ def test_groups_are_found_by_a_job_and_shown(page: Page, writable: str):
     expect(page).to_have_url(f"{writable}/?view=groups")
 
 
-def test_groups_of_a_collection_that_has_changed_since(page: Page, writable: str):
-    """As the server tells it."""
-    asked = []
+def test_a_removal_among_groups_compares_nothing_again(page: Page, writable: str):
+    """The other images of its group stay, and a new comparison is offered."""
 
-    def answer(route: Route) -> None:
-        asked.append(again := "again=true" in route.request.url)
-        route.fulfill(json={"groups": [], "total": 0, "note": "", "outdated": not again})
+    def jobs() -> list[str]:
+        found = httpx.get(f"{writable}/api/jobs").json()["jobs"]
+        return [job["id"] for job in found if job["kind"] == "duplicates"]
 
-    page.route("**/api/duplicates*", answer)
-    page.goto(f"{writable}/?view=groups")
-    sentence = page.get_by_text("The collection has changed since its pictures were compared.")
-    expect(sentence).to_be_visible()
+    page.goto(f"{writable}/?view=groups&same_thing=1")
+    groups = page.locator(".group")
+    expect(groups.first).to_be_visible()
+    sizes = groups.evaluate_all("(all) => all.map((group) => group.querySelectorAll('.card').length)")
+    before, members, many = jobs(), max(sizes), len(sizes)
+    assert members > 2
+    largest = groups.nth(sizes.index(members))
+    cards = largest.locator(".card")
+    largest.get_by_role("button", name="Remove: ").last.click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(cards).to_have_count(members - 1)
+    expect(groups).to_have_count(many)
+    outdated = page.get_by_text("The collection has changed since its pictures were compared.")
+    expect(outdated).to_be_visible()
+    assert_accessible(page)
+    assert jobs() == before
+    page.get_by_role("button", name="Undo").click()
+    expect(cards).to_have_count(members)
     page.get_by_role("button", name="Look again").click()
-    expect(sentence).to_be_hidden()
-    assert asked == [False, True]
+    expect(groups).to_have_count(many)
+    expect(outdated).to_be_hidden()
+    assert len(jobs()) == len(before) + 1
 
 
 def test_a_job_is_followed_and_cancelled(page: Page, watch: Watch, writable: str, own_gallery: Path):

@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import APIRouter, File, Path, UploadFile
+from fastapi import APIRouter, File, Path, Response, UploadFile
+from fastapi.responses import JSONResponse
 from starlette.datastructures import UploadFile as Upload
 
 from faemb.collection import Collection
-from faemb.errors import Fault
+from faemb.errors import Fault, about
 from faemb.runtime.limits import in_words
 from faemb.web import schema
 from faemb.web.asking import entry_of
 from faemb.web.changing import Added
+from faemb.web.problems import problem_response
 from faemb.web.receiving import Coming, prepare, receive, safe_name
 from faemb.web.routes.images import Id, image_of
 from faemb.web.routes.jobs import unusable
@@ -27,13 +29,29 @@ _NO_ROOM = {"model": schema.Problem, "description": "The files cannot be stored.
 router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
 
 
-@router.post("/images", status_code=201, responses={507: _NO_ROOM})
+_KNOWN = {"model": schema.Added, "description": "Nothing was added: the collection has all of these contents already."}
+_NOT_ADDED = {
+    "model": schema.NotAdded | schema.Problem,
+    "description": "Nothing was added, and files cannot be used; or the request is not one of this kind.",
+}
+
+
+@router.post(
+    "/images",
+    status_code=201,
+    response_model=schema.Added,
+    responses={200: _KNOWN, 422: _NOT_ADDED, 507: _NO_ROOM},
+)
 async def add(
     service: Shared,
     changes: Writable,
+    response: Response,
     files: Annotated[list[UploadFile], File(min_length=1, description="Images to add.")],
-) -> schema.Added:
-    """Add images. They are stored when this is answered; a file that cannot be used is told with its reason."""
+) -> schema.Added | JSONResponse:
+    """Add images. They are stored when this is answered; a file that cannot be used is told with its reason.
+
+    201 if at least one was added, 200 if the collection had all of them, 422 if none was added and some cannot be used.
+    """
     most = service.settings.most_bytes
     large = [file for file in files if file.size is not None and file.size > most]
     async with _received(service, [file for file in files if file not in large]) as coming:
@@ -41,7 +59,11 @@ async def add(
     for file in large:
         reason = f"It has {in_words(file.size or 0)}; this server takes images of at most {in_words(most)}."
         found.failed.append(Fault(reason, safe_name(file.filename)))
-    return await service.looking.do(lambda photos: _told(service, photos, found))
+    told = await service.looking.do(lambda photos: _told(service, photos, found))
+    if told.failed and not told.added:
+        return problem_response(422, _why_nothing(told.failed), more=told)
+    response.status_code = 201 if told.added else 200
+    return told
 
 
 @router.delete("/images/{id}")
@@ -53,7 +75,7 @@ async def remove(service: Shared, changes: Writable, id: Id) -> schema.Removed:
         image = image_of(photos, entry, service.listing.dates)
         path = photos.layout.path_of(entry.path)
         photos.remove([path])
-        return schema.Removed(image=image, undo=changes.removals.remember(path))
+        return schema.Removed(image=image, undo=changes.removals.remember(path, id))
 
     return await changes.do(take_out)
 
@@ -62,7 +84,7 @@ async def remove(service: Shared, changes: Writable, id: Id) -> schema.Removed:
 async def undo(
     service: Shared, changes: Writable, token: Annotated[str, Path(description="As a removal has given it.")]
 ) -> schema.Restored:
-    """Bring an image back that was removed."""
+    """Bring an image back that was removed, with its number: addresses that name it are valid again."""
 
     def bring_back(photos: Collection) -> schema.Restored:
         return schema.Restored(image=image_of(photos, changes.removals.undo(photos, token), service.listing.dates))
@@ -92,3 +114,8 @@ def _told(service: Service, photos: Collection, found: Added) -> schema.Added:
         known=[image_of(photos, entry, dates) for entry in found.known],
         failed=unusable(found.failed),
     )
+
+
+def _why_nothing(failed: Sequence[schema.Unusable]) -> str:
+    first = about(failed[0].name, failed[0].reason)
+    return first if len(failed) == 1 else f"None of the files was added, and {len(failed)} cannot be used. {first}"

@@ -5,9 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from faemb.collection import Collection, Group
+from faemb.collection import Collection
 from faemb.web import schema
 from faemb.web.comparing import Asked
+from faemb.web.found_groups import Together
 from faemb.web.jobs import DONE, FAILED
 from faemb.web.problems import Problem
 from faemb.web.routes.images import facts_of
@@ -25,31 +26,38 @@ async def duplicates(
     service: Shared,
     same_thing: Annotated[bool, Query(description="Also join different photographs of the same thing.")] = False,
     mirrored: Annotated[bool, Query(description="Also find copies that are mirrored from left to right.")] = False,
+    again: Annotated[bool, Query(description="Compare the images again if the collection has changed since.")] = False,
     offset: Annotated[int, Query(ge=0, le=_LARGEST_NUMBER)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 30,
 ) -> schema.GroupPage | JSONResponse:
     """Groups of images that were made from one picture, the surest first.
 
-    They are kept while the collection stays the same. Where they are not known yet, this starts a job.
+    Where they are not known yet, this starts a job. They are kept when the collection changes: without the images that
+    have left or changed since, and without new ones, until a request asks for a comparison `again`.
     """
     state = await service.looking.do(lambda photos: photos.state())
-    comparison = await service.comparisons.get(Asked(same_thing, mirrored), state)
+    comparison = await service.comparisons.get(Asked(same_thing, mirrored), state, again=again)
     job = comparison.job
     if job.state == FAILED and job.outcome is not None:
         raise Problem(409, job.outcome.result)
     if job.state != DONE:
         return JSONResponse(told(job).model_dump(), 202, {"Location": address(job)})
-    (groups,) = comparison.found
-    page = groups[offset : offset + limit]
-    shown = await service.looking.do(lambda photos: [_shown(service, photos, group) for group in page])
-    return schema.GroupPage(groups=shown, total=len(groups), note=groups.note)
+    (found,) = comparison.found
+
+    def read(photos: Collection) -> schema.GroupPage:
+        groups = found.remaining(photos)
+        shown = [_shown(service, photos, together) for together in groups[offset : offset + limit]]
+        return schema.GroupPage(
+            groups=shown, total=len(groups), note=found.note, outdated=photos.state() != comparison.state
+        )
+
+    return await service.looking.do(read)
 
 
-def _shown(service: Service, photos: Collection, group: Group) -> schema.Group:
-    dates = service.listing.dates
+def _shown(service: Service, photos: Collection, together: Together) -> schema.Group:
+    dates, group = service.listing.dates, together.group
     images = [
-        schema.GroupedImage(**facts_of(photos, entry, path, dates), bytes=entry.bytes)
-        for path in group.paths
-        if (entry := photos.entry(path)) is not None  # some may have been removed just now
+        schema.GroupedImage(**facts_of(photos, entry, photos.layout.path_of(entry.path), dates), bytes=entry.bytes)
+        for entry in together.entries
     ]
     return schema.Group(kind=group.kind, reason=group.reason, similarity=group.similarity, images=images)

@@ -35,7 +35,7 @@ _MOST = 500
 SIDE = 1600
 """Longer side of the pictures that the page shows."""
 
-Id = Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")]
+Id = Annotated[schema.Number, Path(description="Number of the image.")]
 _BLOCK = 1 << 20
 _BYTES = "application/octet-stream"
 _TO_BE_SAVED = {"Content-Disposition": "attachment"}

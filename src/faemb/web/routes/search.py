@@ -24,7 +24,6 @@ router = APIRouter(prefix="/api", tags=["search"], responses={503: _AWAY})
 _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
 _MOST_VERIFIED = 1000
-_LARGEST_NUMBER = 2**63 - 1
 _BOX = "Region of the query in pixels: x1,y1,x2,y2."
 
 
@@ -39,7 +38,9 @@ async def search(
     box: Annotated[str | None, Form(description=_BOX)] = None,
     top: Annotated[int, Form(ge=1, le=MOST_HITS, description="Number of hits.")] = _PAGE,
     offset: Annotated[int, Form(ge=0, le=MOST_HITS, description="Number of hits before the first one.")] = 0,
-    least_confidence: Annotated[float | None, Form(ge=0, le=1, description="Omit hits of lower confidence.")] = None,
+    least_confidence: Annotated[
+        float | None, Form(ge=0, le=1, allow_inf_nan=False, description="Omit hits of lower confidence.")
+    ] = None,
     verify: Annotated[
         int, Form(ge=0, le=_MOST_VERIFIED, description="Number of images whose features are compared; 0 for none.")
     ] = 100,
@@ -85,7 +86,7 @@ async def explain(
     query: Annotated[
         str, Path(description="Key of a query: image-ID, or that of an earlier answer.", json_schema_extra=KEY)
     ],
-    id: Annotated[int, Path(ge=0, le=_LARGEST_NUMBER, description="Number of the image.")],
+    id: Annotated[schema.Number, Path(description="Number of the image.")],
     box: Annotated[str | None, Query(description=_BOX)] = None,
 ) -> schema.Explanation:
     """Why an image is a result of a query: the regions that match, and the transform that they agree with."""

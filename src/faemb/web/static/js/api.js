@@ -10,20 +10,28 @@ export class Problem extends Error {
 }
 
 const TRIES = 4;
+const TRIES_TO_CHANGE = 60;
+/** Changes wait for jobs that may take an hour; each time the server has waited half a minute itself. */
 
 /** The JSON that a request is answered with, and its status. */
-async function asked(address, options = {}) {
+async function asked(address, options = {}, onWait = null) {
   const send = () => reached(() => fetch(address, options));
-  const response = await patiently(send, (answer) => answer.headers.get("Retry-After"));
+  const response = await patiently(send, (answer) => answer.headers.get("Retry-After"), onWait);
   return { status: response.status, content: await contentOf(response) };
 }
 
-/** The answer that `send` gets. A busy server is asked again after the seconds that it states. */
-async function patiently(send, seconds) {
+/**
+ * The answer that `send` gets. A busy server is asked again after the seconds that it states; one whose collection is
+ * being changed by others only if somebody is told that it is waited for, by `onWait`.
+ */
+async function patiently(send, seconds, onWait) {
   for (let tried = 1; ; tried++) {
     const answer = await send();
-    if (answer.status !== 429 || tried === TRIES) return answer;
-    await pause(1000 * (Number(seconds(answer)) || 1));
+    const later = Number(seconds(answer));
+    const waits = answer.status === 503 && later && onWait && tried < TRIES_TO_CHANGE;
+    if (!waits && !(answer.status === 429 && tried < TRIES)) return answer;
+    if (waits) onWait();
+    await pause(1000 * (later || 1));
   }
 }
 
@@ -75,15 +83,18 @@ export async function duplicates(fields, signal) {
   return status === 202 ? { job: content } : content;
 }
 
-export const remove = async (id) => (await asked(`/api/images/${id}`, { method: "DELETE" })).content;
-export const undo = async (token) => (await asked(`/api/undo/${part(token)}`, { method: "POST" })).content;
+export const remove = async (id, onWait) => (
+  await asked(`/api/images/${id}`, { method: "DELETE" }, onWait)).content;
+export const undo = async (token, onWait) => (
+  await asked(`/api/undo/${part(token)}`, { method: "POST" }, onWait)).content;
 
 /** Add an image. `onProgress` is called with the part that was sent, from 0 to 1: fetch does not tell it. */
-export async function upload(file, onProgress) {
-  const request = await patiently(() => sent(file, onProgress), (answer) => answer.getResponseHeader("Retry-After"));
+export async function upload(file, onProgress, onWait) {
+  const seconds = (answer) => answer.getResponseHeader("Retry-After");
+  const request = await patiently(() => sent(file, onProgress), seconds, onWait);
   const content = parsed(request.responseText);
-  if (request.status === 201 && content) return content;
-  throw new Problem(request.status, content?.detail ?? words.failed(request.status));
+  if ([200, 201].includes(request.status) && content) return content;
+  throw new Problem(request.status, content?.failed?.[0]?.reason ?? content?.detail ?? words.failed(request.status));
 }
 
 function sent(file, onProgress) {

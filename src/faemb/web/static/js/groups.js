@@ -58,7 +58,7 @@ export class GroupsView {
     return this.update(this.state);
   }
 
-  /** Groups, after the job that finds them if they are not known. */
+  /** Groups, after the job that finds them if they are not known. Those that are known stay if a new job fails. */
   async #load(offset, signal) {
     const fields = {
       same_thing: this.state.same_thing ? "true" : "", mirrored: this.state.mirrored ? "true" : "", offset, limit: PAGE,
@@ -66,15 +66,17 @@ export class GroupsView {
     const { afresh } = this;
     this.afresh = false;
     let answer = await api.duplicates({ ...fields, again: afresh ? "true" : "" }, signal);
+    let failed = false;
     while (answer.job && !signal.aborted) {
       const found = new JobCard();
       this.work.replaceChildren(found.element);
       const job = await followed(answer.job, found, signal);
       if (signal.aborted) break;
-      if (job.state !== "done") return { items: [], total: 0, note: "", stopped: true };
+      failed = job.state !== "done";
+      if (failed && !afresh) return { items: [], total: 0, note: "", stopped: true };
       answer = await api.duplicates(fields, signal);
     }
-    if (!signal.aborted) this.work.replaceChildren();
+    if (!signal.aborted && !failed) this.work.replaceChildren();
     return { ...answer, items: answer.groups ?? [] };
   }
 

@@ -35,25 +35,62 @@ function ask(image) {
   dialog.showModal();
 }
 
+/** Removals of this page that can be undone, the latest last. */
+const removals = [];
+let closeOffer = () => {};
+
 async function removed(image) {
   try {
     const next = neighbourOf(image.id);
-    const { undo } = await api.remove(image.id);
+    const { undo } = await api.remove(image.id, waits());
+    removals.push({ undo, image });
     changed(next);
-    toast(words.remove.done(image.name), { action: words.remove.undo, act: () => undone(undo) });
+    offer();
   } catch (error) {
     toast(error.message, { kind: "bad" });
   }
 }
 
-async function undone(token) {
+/** Offer to undo the latest removal; the one before it is offered afterwards. */
+function offer() {
+  closeOffer();
+  const { remove } = words;
+  const latest = removals.at(-1);
+  if (latest) {
+    closeOffer = toast(remove.done(latest.image.name), { action: remove.undo, keys: remove.keys, act: undone });
+  }
+}
+
+async function undone() {
+  closeOffer();
+  const removal = removals.pop();
   try {
-    const { image } = await api.undo(token);
+    const { image } = await api.undo(removal.undo, waits());
     changed(image.id);
     toast(words.remove.undone(image.name));
   } catch (error) {
+    if (error.status !== 404) removals.push(removal);
     toast(error.message, { kind: "bad" });
   }
+  offer();
+}
+
+/** Ctrl+Z: wherever the focus is, but in a field for text, which has an undoing of its own. */
+addEventListener("keydown", (event) => {
+  const held = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && !event.repeat;
+  const elsewhere = event.target.closest("dialog, input:not([type=checkbox]), textarea");
+  if (!held || event.key.toLowerCase() !== "z" || elsewhere || !removals.length) return;
+  event.preventDefault();
+  undone();
+});
+
+/** Says once that a change waits for another one. */
+function waits() {
+  let told = false;
+  return () => {
+    if (!told) toast(words.remove.later);
+    told = true;
+  };
 }
 
 /** The image after another one in the list that is shown, or else the one before. */

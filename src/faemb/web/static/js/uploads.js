@@ -71,10 +71,9 @@ function fileRow(file) {
     if (file.size > server.mostBytes) return over(add.failed(add.tooLarge(server.mostBytes)), "failed");
     sent(0);
     try {
-      const answer = await api.upload(file, sent);
+      const answer = await api.upload(file, sent, () => { state.textContent = add.later; });
       if (answer.added.length) over(add.added, "added");
-      else if (answer.known.length) over(add.known, "known");
-      else over(add.failed(answer.failed[0]?.reason ?? ""), "failed");
+      else over(add.known, "known");
     } catch (error) {
       over(add.failed(error.message), "failed");
     }

@@ -192,6 +192,7 @@ export const words = {
     sending: (part) => (part < 1 ? `sending, ${Math.floor(100 * part)} %` : "being read"),
     added: "added",
     known: "is in the collection already",
+    later: "waiting: the collection is being changed",
     failed: (reason) => `not added: ${reason}`,
     tooLarge: (most) => `larger than ${bytes(most)}, which is the most that may be sent`,
     summary: (done, total) => `${number.format(done)} of ${number.format(total)} done`,
@@ -216,6 +217,8 @@ export const words = {
     no: "Keep it",
     done: (name) => `${name} was removed from the collection.`,
     undo: "Undo",
+    keys: navigator.platform.startsWith("Mac") ? "⌘ Z" : "Ctrl + Z",
+    later: "The collection is being changed; this is done when that has ended.",
     undone: (name) => `${name} is back.`,
   },
 
