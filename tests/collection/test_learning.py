@@ -45,7 +45,7 @@ class TestModels:
             made.add(photos)
             hits = made.search(photos / "a.png")[0].hits
         assert [hit.path for hit in hits] == [hit.path for hit in expected]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+        assert [hit.similarity for hit in hits] == pytest.approx([hit.similarity for hit in expected], abs=1e-4)
 
     def test_another_model_is_refused(self, collection, photos):
         collection.close()

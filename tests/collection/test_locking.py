@@ -228,7 +228,7 @@ def whole_states(folder: Path, photos: Path, *more: Path) -> list[dict[str, floa
 
 def scores(collection: Collection, photos: Path) -> dict[str, float | None]:
     (answer,) = collection.search_features([collection.features(photos / "001.png")], top=50)
-    return {str(hit.path): hit.score for hit in answer.hits}
+    return {str(hit.path): hit.similarity for hit in answer.hits}
 
 
 def one_look(reader: Collection, photos: Path, states: list[dict[str, float | None]]) -> int:

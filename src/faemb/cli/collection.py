@@ -321,7 +321,7 @@ def _hit_lines(hits: Sequence["Hit"]) -> Iterator[str]:
 
 
 def _similarity(hit: "Hit") -> str:
-    return "  none" if hit.score is None else f"{hit.score:6.3f}"
+    return "  none" if hit.similarity is None else f"{hit.similarity:6.3f}"
 
 
 def _judged(hit: "Hit") -> str:
@@ -337,7 +337,7 @@ def _relation(hit: "Hit") -> str:
         return "  (the query itself)"
     if hit.through is not None and hit.verdict != "unsure":
         return f"  (found through {hit.through.name})"
-    return "  (copy of the query)" if hit.copy else ""
+    return "  (copy of the query)" if hit.copy_of_query else ""
 
 
 def _answer_as_json(answer: "Answer") -> dict[str, object]:
@@ -353,9 +353,9 @@ def _hit_as_json(answer: "Answer", hit: "Hit") -> dict[str, object]:
     found, regions = hit.verification, answer.overlap(hit)
     return {
         "path": str(hit.path),
-        "score": hit.score,
+        "similarity": hit.similarity,
         "itself": hit.itself,
-        "copy": hit.copy,
+        "copy_of_query": hit.copy_of_query,
         "confidence": hit.confidence,
         "verdict": hit.verdict or None,
         "through": None if hit.through is None else str(hit.through),

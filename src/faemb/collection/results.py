@@ -33,11 +33,11 @@ class Hit:
     """An image of the collection that a search has found."""
 
     path: Path
-    score: float | None
-    """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
+    similarity: float | None
+    """From -1 to 1; None for an image without local features, which cannot be compared."""
     itself: bool = False
     """The query was given as a path, and this is the same file."""
-    copy: bool = False
+    copy_of_query: bool = False
     """Another file than the query, with the same bytes."""
     confidence: float | None = None
     """Probability that it shows the same thing as the query; None if it was not estimated."""

@@ -90,7 +90,7 @@ class ShownHit:
         """What it is to the query, beside a result."""
         if self.hit.through is not None and self.hit.verdict != "unsure":
             return f"found through {self.hit.through.name}"
-        return "copy of the query" if self.hit.copy else ""
+        return "copy of the query" if self.hit.copy_of_query else ""
 
 
 @dataclass(frozen=True)

@@ -136,11 +136,11 @@ def _shown(photos: Collection, hits: Sequence[Hit], part: slice, dates: Dates) -
 def _hit(image: dict[str, Any], hit: Hit, through: int | None) -> schema.Hit:
     return schema.Hit(
         **image,
-        similarity=hit.score,
+        similarity=hit.similarity,
         confidence=None if hit.confidence is None else round(hit.confidence, 4),
         verdict=hit.verdict,
         itself=hit.itself,
-        copy_of_query=hit.copy,
+        copy_of_query=hit.copy_of_query,
         agreeing=None if hit.verification is None else int(hit.verification.agreeing.sum()),
         through=through,
     )
