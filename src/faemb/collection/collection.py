@@ -25,6 +25,7 @@ from faemb.collection.encoding import encode_elsewhere
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
+from faemb.collection.file_state import note_on_files
 from faemb.collection.gathering import gather
 from faemb.collection.layout import Layout, typed
 from faemb.collection.locking import only_writer
@@ -34,7 +35,7 @@ from faemb.collection.queries import QueryFeatures, query_features
 from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, has_outgrown, is_due, obstacle, relearn
 from faemb.collection.relocation import relocate
-from faemb.collection.results import Answer, Groups, Info
+from faemb.collection.results import Answer, GroupedImage, Groups, Hit, Info
 from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
@@ -501,6 +502,14 @@ class Collection:
         `file` is the query's file, if it has one; `box` the region in which the features lie.
         """
         return Explainer(self._reader, self._thumbnails).explain_features(query_features(query), result, file, box)
+
+    def note_on_files(self, results: Iterable[Hit | GroupedImage]) -> str:
+        """A sentence, with the cure, if files of these results are not there or have changed; empty if all are.
+
+        The file of each result is looked at.
+        """
+        others = (each for each in results if isinstance(each, GroupedImage) or not each.itself)
+        return note_on_files(self.layout.folder, self._folders(), {each.path: each.state for each in others})
 
     # Reading.
 

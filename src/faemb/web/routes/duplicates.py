@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from faemb.collection import Collection, Group
+from faemb.collection.file_state import state_at_a_glance
 from faemb.web import schema
 from faemb.web.comparing import Asked
 from faemb.web.jobs import DONE, FAILED
@@ -48,7 +49,9 @@ async def duplicates(
 def _shown(service: Service, photos: Collection, group: Group) -> schema.Group:
     dates = service.listing.dates
     images = [
-        schema.GroupedImage(**facts_of(photos, entry, path, dates), bytes=entry.bytes)
+        schema.GroupedImage(
+            **facts_of(photos, entry, path, dates), bytes=entry.bytes, state=state_at_a_glance(path, entry)
+        )
         for path in group.paths
         if (entry := photos.entry(path)) is not None  # some may have been removed just now
     ]
