@@ -42,7 +42,7 @@ from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.stores.attached import CurrentStore
 from faemb.collection.stores.milvus_server import StoreAwayError
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
-from faemb.collection.writing import Report, Writer
+from faemb.collection.writing import LearningError, Report, Writer
 from faemb.errors import TOO_FEW_FILES, FaembError, Fault, FormatError, InputError, is_lack_of_open_files
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
@@ -200,7 +200,7 @@ class Collection:
         report = _report_on(found)
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model, jobs, report)
-            self._learn(writer, jobs)
+            self._learn(writer, report, jobs)
         report.seconds = time.monotonic() - start
         return report
 
@@ -295,7 +295,7 @@ class Collection:
         gather(writer, self._welcome(found.images, report), self.model, jobs, report)
         yield report
         if not self.model.is_fitted:
-            self._learn(writer, jobs)
+            self._learn(writer, report, jobs)
         elif growth.wanted and is_due(self._catalogue):
             self._grow(writer, report, growth.notice or _unheard, jobs, said=outgrown)
         if isinstance(jobs, Machines):
@@ -313,10 +313,13 @@ class Collection:
         report.kept_out = len(images) - len(kept)
         return kept
 
-    def _learn(self, writer: Writer, jobs: Jobs) -> None:
+    def _learn(self, writer: Writer, report: Report, jobs: Jobs) -> None:
         model = self.model
         self._current.forget()  # read again if learning fails, since it may be partly fitted
-        self._current.keep(model, writer.learn(model, jobs))
+        try:
+            self._current.keep(model, writer.learn(model, jobs))
+        except InputError as error:
+            raise LearningError(str(error), report) from error
 
     def _grow(self, writer: Writer, report: Report, notice: Notice, jobs: Jobs, *, said: bool) -> None:
         """Learn the model again if possible; if not, say so, unless that was `said` by an earlier change."""
