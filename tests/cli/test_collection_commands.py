@@ -399,6 +399,8 @@ class TestInfo:
             assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model").code == 130
         printed = run("info", "new.faemb").out
         assert "  4 not encoded yet: a command was interrupted; run: faemb update new.faemb\n" in printed
+        with Collection.open("new.faemb") as busy, busy._changing(None):
+            assert "  4 not encoded yet: another process is working on it\n" in run("info", "new.faemb").out
         assert run("update", "new.faemb").code == 0
         assert "not encoded" not in run("info", "new.faemb").out
 

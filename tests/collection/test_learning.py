@@ -76,7 +76,7 @@ class TestModels:
         with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=4))) as made:
             with pytest.raises(InputError, match=r"1 images with 4 local features in all are too few to learn from"):
                 made.add(photos / "a.png")
-            with pytest.raises(InputError, match="holds no encoded images yet; run: faemb add"):
+            with pytest.raises(InputError, match=r"no encoded images yet; run: faemb update .*, or with more images:"):
                 made.search(photos / "a.png")
             assert made.info().waiting == 1
 

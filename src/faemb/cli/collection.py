@@ -406,8 +406,9 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     if known.without_features:
         yield f"  {known.without_features} without local features: ranked last"
     if known.waiting:
-        cure = f"run: faemb update {quote(str(collection))}"
-        yield f"  {known.waiting} not encoded yet: a command was interrupted; {cure}"
+        cure = f"a command was interrupted; run: faemb update {quote(str(collection))}"
+        state = "another process is working on it" if known.is_being_changed else cure
+        yield f"  {known.waiting} not encoded yet: {state}"
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
     if known.removed:

@@ -28,7 +28,7 @@ from faemb.collection.export import FORMATS, export_vectors
 from faemb.collection.file_state import note_on_files
 from faemb.collection.gathering import gather
 from faemb.collection.layout import Layout, typed
-from faemb.collection.locking import only_writer
+from faemb.collection.locking import is_being_changed, only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.queries import QueryFeatures, query_features
@@ -593,6 +593,7 @@ class Collection:
             parts=model.parts,
             keeps_features=self._about["keep_features"] != "0",
             store=(self._catalogue.store() or (None,))[0],
+            is_being_changed=is_being_changed(self.layout),
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

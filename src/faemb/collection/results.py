@@ -166,7 +166,7 @@ class Info:
     without_features: int
     """Number of images without local features, which are ranked last."""
     waiting: int
-    """Images that are stored but not encoded yet, because a command was interrupted; run `faemb update`."""
+    """Images that are stored but not encoded yet: a process is working on them, or was interrupted."""
     unreadable: dict[str, str]
     """Files in its folders that cannot be used, with the reason."""
     folders: list[str]
@@ -190,3 +190,5 @@ class Info:
     """Whether local features are stored, so that results can be verified."""
     store: str | None = None
     """Address of the server with the vectors; None if they lie in the collection's folder."""
+    is_being_changed: bool = False
+    """Whether a process is changing it at present; otherwise `faemb update` encodes images that wait."""
