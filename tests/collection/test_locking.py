@@ -123,7 +123,7 @@ def test_work_of_another_process_is_no_interruption(beside, tmp_path, photos):
 
 def test_who_looks_at_the_lock_does_not_disturb_a_writer(folder, photos):
     """The look is longer here than it ever is."""
-    look = FileLock(folder / "writer.lock")
+    look = FileLock(folder / "writer.lock", thread_local=False)
     look.acquire()
     ends = threading.Timer(0.05, look.release)
     ends.start()

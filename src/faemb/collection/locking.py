@@ -17,7 +17,7 @@ from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.errors import FaembError
 
-_LOOK = 0.2
+_LOOK = 0.5
 """Seconds in which a lock that is not free is tried again: a process that looks whether it is held holds it shortly."""
 
 
