@@ -136,7 +136,7 @@ def _searched(
             for hit in hits[:_TOP]:
                 evidence = hit.verification.evidence if hit.verification else 0.0
                 names.append((query, hit.path.name))
-                values.append((hit.score or 0.0, evidence, same(query, hit.path.name)))
+                values.append((hit.similarity or 0.0, evidence, same(query, hit.path.name)))
     similarity, evidence, right = np.array(values).T
     return Pairs(names, unrelated.deviations(similarity), evidence, verify > 0, right.astype(bool))
 

@@ -19,7 +19,7 @@ def main() -> None:
             (answer,) = photos.search(query, top=7, box=(40, 40, 360, 260))  # the region x1, y1, x2, y2 of the query
 
         for hit in answer.hits:
-            print(f"{hit.score:.3f}  {hit.path.relative_to(folder)}")
+            print(f"{hit.similarity:.3f}  {hit.path.relative_to(folder)}")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def assert_searchable(folder: Path, image: Path) -> None:
     with Collection.open(folder) as collection:
         (answer,) = collection.search(image, top=3)
     assert answer.hits[0].path == image
-    assert answer.hits[0].score == 1
+    assert answer.hits[0].similarity == 1
 
 
 def counts(report: Report) -> tuple[int, int, int, int]:
@@ -97,7 +97,7 @@ def names_below(found: Collection | list[Hit], root: Path) -> list[str]:
 
 def assert_finds(hits: list[Hit], path: Path) -> None:
     """This image alone."""
-    assert [(hit.path, hit.score) for hit in hits] == [(path, 1)]
+    assert [(hit.path, hit.similarity) for hit in hits] == [(path, 1)]
 
 
 def exported_vectors(collection: Collection, tmp_path: Path) -> dict[str, np.ndarray]:

@@ -51,7 +51,7 @@ def test_a_collection_gives_its_answers(folder: Path, tmp_path: Path) -> None:
         for name, hits in expected(folder)["hits"].items():
             (answer,) = collection.search(place / "photos" / name, top=len(hits))
             assert answer.hits[0].path.name == name
-            assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(dict(hits), abs=1e-2)
+            assert {hit.path.name: hit.similarity for hit in answer.hits} == pytest.approx(dict(hits), abs=1e-2)
 
 
 @pytest.mark.parametrize("folder", folders("features"), ids=lambda folder: folder.name)

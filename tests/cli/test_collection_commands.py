@@ -399,6 +399,8 @@ class TestInfo:
             assert run("index", "photos", "--out", "new.faemb", "--model", "tiny.model").code == 130
         printed = run("info", "new.faemb").out
         assert "  4 not encoded yet: a command was interrupted; run: faemb update new.faemb\n" in printed
+        with Collection.open("new.faemb") as busy, busy._changing(None):
+            assert "  4 not encoded yet: another process is working on it\n" in run("info", "new.faemb").out
         assert run("update", "new.faemb").code == 0
         assert "not encoded" not in run("info", "new.faemb").out
 
@@ -525,7 +527,7 @@ class TestSearch:
         assert [answer["features"] for answer in answers] == expected
         for answer in answers:
             assert len(answer["hits"]) == 4
-            own = {"path": str(here / answer["query"]), "score": 1, "itself": True, "copy": False}
+            own = {"path": str(here / answer["query"]), "similarity": 1, "itself": True, "copy_of_query": False}
             sure = {"confidence": 1.0, "verdict": "same", "verified": True}
             assert (own | sure).items() <= answer["hits"][0].items()
             assert answer["hits"][0]["agreeing"] == answer["hits"][0]["matches"] > 0
@@ -533,7 +535,7 @@ class TestSearch:
             assert answer["hits"][0]["evidence"] > 20
             for region in answer["hits"][0]["overlap"].values():
                 assert np.allclose(np.ptp(region, axis=0), (119, 89), atol=1.5)
-            assert not any(hit["itself"] or hit["copy"] for hit in answer["hits"][1:])
+            assert not any(hit["itself"] or hit["copy_of_query"] for hit in answer["hits"][1:])
             confidences = [hit["confidence"] for hit in answer["hits"]]
             assert confidences == sorted(confidences, reverse=True)
 
@@ -545,7 +547,7 @@ class TestSearch:
             each["hits"] for each in json.loads(run("search", "photos.faemb", "photos/a.png", "--json").out)["answers"]
         )
         nothing = dict.fromkeys(
-            ["score", "confidence", "verdict", "evidence", "matches", "agreeing", "transform", "overlap"]
+            ["similarity", "confidence", "verdict", "evidence", "matches", "agreeing", "transform", "overlap"]
         )
         assert nothing.items() <= hit.items()
         assert hit["path"] == str(here / "photos" / "flat.png")
@@ -907,7 +909,7 @@ class TestDevice:
             if command[0] == "search":
                 one, other = (json.loads(text)["answers"][0]["hits"] for text in (ended.out, run(*command).out))
                 assert [hit["path"] for hit in one] == [hit["path"] for hit in other]
-                first, second = ([hit["score"] for hit in hits] for hits in (one, other))
+                first, second = ([hit["similarity"] for hit in hits] for hits in (one, other))
                 np.testing.assert_allclose(first, second, atol=1e-4)
 
 

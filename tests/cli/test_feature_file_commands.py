@@ -32,7 +32,7 @@ def test_a_folder_of_features_becomes_a_collection_that_is_searched(run: Run) ->
     (answer,) = json.loads(run("search", "f.faemb", "features/2.npz", "--top", 1, "--json").out)["answers"]
     assert answer["features"] == 30
     itself, _ = answer["hits"]
-    assert (Path(itself["path"]).name, itself["score"], itself["itself"]) == ("2.npz", 1, True)
+    assert (Path(itself["path"]).name, itself["similarity"], itself["itself"]) == ("2.npz", 1, True)
     make_features(Path("more.npz"), 9)
     assert run("add", "f.faemb", "more.npz").out.startswith("1 image added")
     assert "FeatureFiles(dimension=16, max_features=30, root=True)" in run("info", "f.faemb").out

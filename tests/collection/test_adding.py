@@ -72,7 +72,7 @@ class TestAdding:
         assert counts(collection.add(photos)) == (1, 0, 5, 0)
         hits = collection.search(photos / "a.png", top=2)[0].hits
         assert names_below(hits, photos) == ["a.png", "twin.png"]
-        assert hits[0].score == hits[1].score
+        assert hits[0].similarity == hits[1].similarity
 
     @pytest.mark.parametrize(
         "name",

@@ -218,7 +218,7 @@ def test_bits_that_flip_in_the_catalogue_are_told_or_change_nothing(folder, root
     whole, chances = (folder / "catalogue.sqlite").read_bytes(), random.Random(3)  # noqa: S311
     with Collection.open(folder) as collection:
         query = collection.features(root / "photos" / "001.png")
-        right = {hit.path: hit.score for hit in collection.search_features([query])[0].hits}
+        right = {hit.path: hit.similarity for hit in collection.search_features([query])[0].hits}
     outcomes = []
     for _ in range(40):
         content = bytearray(whole)
@@ -241,7 +241,7 @@ def outcome_of(folder: Path, query: Any, right: dict[Path, float | None]) -> str
         return "refused"
     if told:
         return "told"
-    assert {hit.path: hit.score for hit in hits} == right
+    assert {hit.path: hit.similarity for hit in hits} == right
     return "whole"
 
 

@@ -55,7 +55,7 @@ def test_an_image_is_found_through_one_that_shares_a_part_with_both(views, scene
     found = expanded["right.png"]
     assert (found.verdict, found.through) == ("maybe", scene / "photos" / "middle.png")
     assert list(expanded)[2] == "right.png"  # after the query itself and the view beside it
-    assert found.score == plain["right.png"].score  # similarity to the query, as ever
+    assert found.similarity == plain["right.png"].similarity  # similarity to the query, as ever
 
 
 def test_what_the_query_finds_by_itself_stays_as_it_is(views, scene):
@@ -98,7 +98,7 @@ def test_and_at_most_as_many_as_sure_results_would_be_compared_with(views, scene
 
 def test_a_threshold_holds_for_what_is_found_so(views, scene):
     query = scene / "photos" / "left.png"
-    least = (hits_of(views, query)["right.png"].score or 0.0) + 0.001
+    least = (hits_of(views, query)["right.png"].similarity or 0.0) + 0.001
     assert "right.png" not in hits_of(views, query, expand="results", threshold=least)
 
 
@@ -184,8 +184,8 @@ class TestByVectors:
     def test_similarities_are_those_of_the_formula(self, views, scene, how, index):
         found = hits_of(views, scene / "photos" / self.QUERY, verify=0, expand=how, index=index)
         expected = self.expected(self.vectors(views), how)
-        assert {name: hit.score for name, hit in found.items()} == pytest.approx(expected, abs=3e-5)
-        scores = [hit.score or 0.0 for hit in found.values()]
+        assert {name: hit.similarity for name, hit in found.items()} == pytest.approx(expected, abs=3e-5)
+        scores = [hit.similarity or 0.0 for hit in found.values()]
         assert scores == sorted(scores, reverse=True)
         assert all(hit.confidence is None for hit in found.values())
 

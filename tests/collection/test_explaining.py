@@ -67,7 +67,7 @@ def test_a_photograph_of_a_picture_is_explained(here):
     assert verification is not None
     assert verification.agreeing.sum() >= 20
     # The numbers are those of the search.
-    assert (found.similarity, found.confidence) == pytest.approx((answer.hits[0].score, answer.hits[0].confidence))
+    assert (found.similarity, found.confidence) == pytest.approx((answer.hits[0].similarity, answer.hits[0].confidence))
 
 
 def test_transform_matches_and_overlap_lead_from_query_to_result(here):
@@ -208,7 +208,7 @@ class TestWhatIsMissing:
         assert "are not kept; index the images into a new collection" in found.notes[0]
         assert found.notes[1] == "confidence is that of the vectors alone"
         hit = next(hit for hit in answer.hits if hit.path == result)
-        assert (found.similarity, found.confidence) == pytest.approx((hit.score, hit.confidence))
+        assert (found.similarity, found.confidence) == pytest.approx((hit.similarity, hit.confidence))
         assert found.shares is not None
         assert found.query.features is not None
         assert len(found.shares) == len(found.query.features)
@@ -239,7 +239,7 @@ class TestWhatIsMissing:
             again, (answer,) = photos.explain(pixels(3, SIZE), result), photos.search(pixels(3, SIZE), top=12)
         assert found.verification is None
         (similar,) = (hit for hit in answer.hits if hit.path == result)
-        assert (similar.score, similar.confidence, again.confidence) == pytest.approx((1, 0.05, 0.05))
+        assert (similar.similarity, similar.confidence, again.confidence) == pytest.approx((1, 0.05, 0.05))
         assert "the local features of the result are damaged or lost; run: faemb check" in found.notes[0]
 
     @pytest.mark.parametrize("name", ["kept.faemb", "bare.faemb"])

@@ -35,7 +35,7 @@ def files(stored: Path, tmp_path: Path) -> Iterator[Collection]:
 def test_each_file_finds_itself(files: Collection, stored: Path) -> None:
     for path in stored.iterdir():
         (answer,) = files.search(path, top=1)
-        assert [(hit.path, hit.score) for hit in answer.hits] == [(path, 1)]
+        assert [(hit.path, hit.similarity) for hit in answer.hits] == [(path, 1)]
 
 
 def test_descriptors_without_geometry_are_judged_by_vectors_which_is_said(tmp_path: Path) -> None:

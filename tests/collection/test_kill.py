@@ -65,7 +65,7 @@ class Held:
             assert collection.check() == []
             assert collection.layout.stale(collection._catalogue.in_use()) == []
             (answer,) = collection.search_features([query()], top=4)
-            scores = {str(hit.path): hit.score for hit in answer.hits if hit.score is not None}
+            scores = {str(hit.path): hit.similarity for hit in answer.hits if hit.similarity is not None}
             return cls(names_in(collection), all_vectors_of(collection), scores)
 
     def assert_equals(self, other: "Held") -> None:

@@ -45,7 +45,7 @@ class TestModels:
             made.add(photos)
             hits = made.search(photos / "a.png")[0].hits
         assert [hit.path for hit in hits] == [hit.path for hit in expected]
-        assert [hit.score for hit in hits] == pytest.approx([hit.score for hit in expected], abs=1e-4)
+        assert [hit.similarity for hit in hits] == pytest.approx([hit.similarity for hit in expected], abs=1e-4)
 
     def test_another_model_is_refused(self, collection, photos):
         collection.close()
@@ -76,7 +76,7 @@ class TestModels:
         with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=4))) as made:
             with pytest.raises(InputError, match=r"1 images with 4 local features in all are too few to learn from"):
                 made.add(photos / "a.png")
-            with pytest.raises(InputError, match="holds no encoded images yet; run: faemb add"):
+            with pytest.raises(InputError, match=r"no encoded images yet; run: faemb update .*, or with more images:"):
                 made.search(photos / "a.png")
             assert made.info().waiting == 1
 

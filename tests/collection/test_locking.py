@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from faemb.collection import Collection, reading, stored
 from faemb.collection.backends import HNSW
@@ -93,6 +95,41 @@ def test_the_lock_of_a_killed_writer_is_free_at_once(beside, folder, photos, tmp
     assert (folder / "writer.lock").exists()
     with Collection.open(folder) as collection:
         assert collection.add(photos).added == 1
+
+
+def test_work_of_another_process_is_no_interruption(beside, tmp_path, photos):
+    """While it works, that is said; afterwards, the command that continues what was interrupted."""
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if stage != "features":
+            raise KeyboardInterrupt
+
+    with Collection.create(tmp_path / "new.faemb", new_tiny_model()) as made:
+        with pytest.raises(KeyboardInterrupt):
+            made.add(photos, progress=stop)
+        beside.start("hold", tmp_path / "new.faemb", tmp_path / "enough")
+        assert wait_until(lambda: beside.told() == ["locked"])
+        assert (made.info().waiting, made.info().is_being_changed) == (5, True)
+        with pytest.raises(InputError, match="no encoded images yet; another process is working on it: wait until it"):
+            made.search(photos / "000.png")
+        (tmp_path / "enough").touch()
+        assert beside.end().fault == ""
+        assert not made.info().is_being_changed
+        with pytest.raises(InputError, match="no encoded images yet; run: faemb update"):
+            made.search(photos / "000.png")
+        made.update()
+        assert len(made.search(photos / "000.png")[0].hits) == 5
+
+
+def test_who_looks_at_the_lock_does_not_disturb_a_writer(folder, photos):
+    """The look is longer here than it ever is."""
+    look = FileLock(folder / "writer.lock", thread_local=False)
+    look.acquire()
+    ends = threading.Timer(0.05, look.release)
+    ends.start()
+    with Collection.open(folder) as collection:
+        assert collection.add(photos).unchanged == 5
+    ends.join()
 
 
 def test_one_process_excludes_itself_too(folder):
@@ -228,7 +265,7 @@ def whole_states(folder: Path, photos: Path, *more: Path) -> list[dict[str, floa
 
 def scores(collection: Collection, photos: Path) -> dict[str, float | None]:
     (answer,) = collection.search_features([collection.features(photos / "001.png")], top=50)
-    return {str(hit.path): hit.score for hit in answer.hits}
+    return {str(hit.path): hit.similarity for hit in answer.hits}
 
 
 def one_look(reader: Collection, photos: Path, states: list[dict[str, float | None]]) -> int:

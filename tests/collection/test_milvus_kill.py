@@ -47,7 +47,7 @@ def test_what_was_acknowledged_is_found_after_each_kill(milvus_server, tmp_path,
         assert table.count() == again.info().searchable == IMAGES * (KILLS + 1)
         (answer,) = again.search(tmp_path / "1" / "100.png", top=100, verify=0)
         assert sorted(names_below(answer.hits, tmp_path)) == names_below(again, tmp_path)
-        assert answer.hits[0].score == 1
+        assert answer.hits[0].similarity == 1
 
 
 class Killer:

@@ -27,7 +27,7 @@ class TestSearching:
         for given in ([photos / name for name in NAMES], [np.asarray(PIL.Image.open(photos / name)) for name in NAMES]):
             answers = collection.search(given, threshold=1)
             assert [names_below(answer.hits, photos) for answer in answers] == [[name] for name in NAMES]
-            assert {hit.score for answer in answers for hit in answer.hits} == {1.0}
+            assert {hit.similarity for answer in answers for hit in answer.hits} == {1.0}
 
     def test_with_the_default_model_too(self, tmp_path):
         """Democratic pooling is iterative, and a query is encoded alone."""
@@ -36,7 +36,7 @@ class TestSearching:
         with Collection.create(tmp_path / "new.faemb", new_model(HessianAffine(max_features=200))) as made:
             made.add(tmp_path / "photos")
             for image in (tmp_path / "photos").iterdir():
-                assert [(hit.path, hit.score) for hit in made.search(image, threshold=1)[0].hits] == [(image, 1.0)]
+                assert [(hit.path, hit.similarity) for hit in made.search(image, threshold=1)[0].hits] == [(image, 1.0)]
 
     def test_features_as_the_extractor_gives_them_are_rounded_too(self, collection, photos):
         fresh = collection.model.extractor.extract(photos / "a.png")
@@ -47,10 +47,10 @@ class TestSearching:
     def test_scores_are_products_of_vectors_in_falling_order(self, collection, photos, tmp_path):
         held = exported_vectors(collection, tmp_path)
         hits = collection.search(photos / "a.png")[0].hits
-        scores = [hit.score for hit in hits]
+        scores = [hit.similarity for hit in hits]
         assert scores == sorted(scores, reverse=True)
         for hit in hits[1:]:
-            assert hit.score == pytest.approx(float(held[hit.path.name] @ held["a.png"]), abs=2e-3)
+            assert hit.similarity == pytest.approx(float(held[hit.path.name] @ held["a.png"]), abs=2e-3)
 
     def test_an_edited_image_finds_its_original(self, collection, photos, tmp_path):
         with PIL.Image.open(photos / "b.png") as image:
@@ -92,7 +92,7 @@ class TestSearching:
 
     def test_a_threshold(self, collection, photos):
         every = collection.search(photos / "a.png")[0].hits
-        middle = every[2].score
+        middle = every[2].similarity
         assert collection.search(photos / "a.png", threshold=middle)[0].hits == every[:3]
         assert collection.search(photos / "a.png", threshold=0.99)[0].hits == every[:1]
         assert collection.search(photos / "a.png", threshold=-1)[0].hits == every
@@ -168,7 +168,7 @@ class TestSearching:
         assert (len(kept), kept.image_size) == (40, (120, 90))
         (answer,) = collection.search_features([kept], names=["kept"], top=1)
         assert (answer.query, answer.features) == ("kept", 40)
-        assert [(hit.path, hit.score) for hit in answer.hits] == [(photos / "a.png", 1.0)]
+        assert [(hit.path, hit.similarity) for hit in answer.hits] == [(photos / "a.png", 1.0)]
         assert collection.search_features([kept])[0].query == ""
         fresh = HessianAffine(max_features=40).extract(photos / "a.png")
         np.testing.assert_allclose(kept.descriptors, fresh.descriptors, atol=2e-3)
@@ -202,7 +202,7 @@ class TestSearching:
 class TestTheQueryItself:
     def test_its_own_file_is_marked_and_counts_as_any_hit(self, collection, photos):
         (answer,) = collection.search(photos / "a.png", top=2)
-        assert [(hit.itself, hit.copy) for hit in answer.hits] == [(True, False), (False, False)]
+        assert [(hit.itself, hit.copy_of_query) for hit in answer.hits] == [(True, False), (False, False)]
 
     def test_or_there_are_as_many_others_as_asked_for(self, collection, photos):
         (answer,) = collection.search(photos / "a.png", top=3, count_itself=False)
@@ -214,7 +214,7 @@ class TestTheQueryItself:
             image.crop((5, 5, 115, 85)).save(tmp_path / "part.png")
         (answer,) = collection.search(tmp_path / "part.png", top=2, count_itself=False)
         assert len(answer.hits) == 2
-        assert not any(hit.itself or hit.copy for hit in answer.hits)
+        assert not any(hit.itself or hit.copy_of_query for hit in answer.hits)
 
     @pytest.mark.parametrize("inside", [True, False])
     def test_a_copy_is_an_answer_that_is_marked(self, collection, photos, tmp_path, inside):
@@ -224,7 +224,7 @@ class TestTheQueryItself:
         if inside:
             collection.add(copy)
         (answer,) = collection.search(photos / "a.png" if inside else copy, top=2, count_itself=False)
-        marks = {hit.path: (hit.itself, hit.copy) for hit in answer.hits if hit.score == 1}
+        marks = {hit.path: (hit.itself, hit.copy_of_query) for hit in answer.hits if hit.similarity == 1}
         assert marks == (
             {photos / "a.png": (True, False), copy: (False, True)} if inside else {photos / "a.png": (False, True)}
         )
@@ -250,7 +250,7 @@ class TestTheQueryItself:
 
     def test_arrays_and_features_are_not_files(self, collection, photos):
         answers = collection.search(pixels(0)) + collection.search_features([collection.features(photos / "a.png")])
-        assert not any(hit.itself or hit.copy for answer in answers for hit in answer.hits)
+        assert not any(hit.itself or hit.copy_of_query for answer in answers for hit in answer.hits)
 
 
 class TestBoxes:
@@ -258,7 +258,7 @@ class TestBoxes:
         whole, part = (collection.search(photos / "a.png", box=box)[0] for box in (None, (0, 0, 70, 89)))
         assert 0 < part.features < whole.features
         assert part.hits[0].path == photos / "a.png"
-        assert part.hits[0].score < 1
+        assert part.hits[0].similarity < 1
         assert collection.search(photos / "a.png", box=(-50, -50, 500, 500))[0] == whole
 
     def test_only_what_lies_inside_is_compared_with_results(self, collection, photos):

@@ -94,7 +94,7 @@ class TestSearch:
     def test_a_small_image_of_the_collection_has_similarity_one_to_itself(self, stored):
         for seed in range(12, 16):
             hit = stored.search(detailed(seed)[CROP])[0].hits[0]
-            assert (hit.path.name, hit.score) == (f"{seed}.png", 1.0)
+            assert (hit.path.name, hit.similarity) == (f"{seed}.png", 1.0)
 
     def test_a_crop_that_has_features_at_twice_its_size_alone_has_an_answer(self, stored):
         (answer,) = stored.search(detailed(2)[20:60, 30:70])
@@ -105,22 +105,24 @@ class TestSearch:
         image = detailed(3)[CROP]
         local = DescribeQuery(stored.model.extractor, None)((0, image)).features()
         each = [stored.search_features([features], verify=0, top=20)[0] for features in (local.plain, local.features)]
-        scores = [{hit.path: hit.score for hit in answer.hits} for answer in each]
+        scores = [{hit.path: hit.similarity for hit in answer.hits} for answer in each]
         assert scores[0] != scores[1]
         for hit in stored.search(image, verify=0, top=20)[0].hits:
-            assert hit.score == pytest.approx(max(one[hit.path] for one in scores), abs=1e-3)
+            assert hit.similarity == pytest.approx(max(one[hit.path] for one in scores), abs=1e-3)
 
     def test_other_queries_of_the_same_call_are_answered_as_alone(self, stored):
         images = [pixels(0), detailed(3)[CROP], detailed(5)]
         together = stored.search(images)
         for image, answer in zip(images, together, strict=True):
             alone = stored.search(image)[0]
-            assert [(hit.path, hit.score) for hit in answer.hits] == [(hit.path, hit.score) for hit in alone.hits]
+            assert [(hit.path, hit.similarity) for hit in answer.hits] == [
+                (hit.path, hit.similarity) for hit in alone.hits
+            ]
 
     def test_an_explanation_shows_what_the_search_found(self, stored):
         image = detailed(2)[CROP]
         hit = stored.search(image)[0].hits[0]
         explained = stored.explain(image, hit.path)
         assert hit.path == Path(hit.path).with_name("2.png")
-        assert (explained.similarity, explained.confidence) == pytest.approx((hit.score, hit.confidence), abs=1e-6)
+        assert (explained.similarity, explained.confidence) == pytest.approx((hit.similarity, hit.confidence), abs=1e-6)
         np.testing.assert_array_equal(explained.verification.matches, hit.verification.matches)

@@ -151,9 +151,9 @@ class TestSearching:
         vector = collection.model.encode([query.descriptors])[0]
         rows = stored_rows(collection)
         expected = {name: float((vectors @ vector).max()) for name, vectors in rows.items()}
-        assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(expected, abs=1e-4)
+        assert {hit.path.name: hit.similarity for hit in answer.hits} == pytest.approx(expected, abs=1e-4)
         assert answer.hits[0].path.name == "005.png"
-        assert answer.hits[0].score > rows["005.png"][0] @ vector + 0.05  # the whole image is less similar
+        assert answer.hits[0].similarity > rows["005.png"][0] @ vector + 0.05  # the whole image is less similar
 
     def test_parts_of_a_query_are_searched_for_too(self, collection):
         """Each image is as similar as the nearest pair of one of its vectors and one of the query's."""
@@ -161,9 +161,9 @@ class TestSearching:
         vectors = collection.model.encode_with_parts([query], PARTS)[0]
         (answer,) = collection.search_features([query], verify=0, query_parts=PARTS)
         expected = {name: float((rows @ vectors.T).max()) for name, rows in stored_rows(collection).items()}
-        assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(expected, abs=1e-4)
+        assert {hit.path.name: hit.similarity for hit in answer.hits} == pytest.approx(expected, abs=1e-4)
         (plain,) = collection.search_features([query], verify=0)
-        assert sum(hit.score for hit in answer.hits) > sum(hit.score for hit in plain.hits) + 0.1
+        assert sum(hit.similarity for hit in answer.hits) > sum(hit.similarity for hit in plain.hits) + 0.1
 
     def test_whole_images_are_compared_where_parts_are_not_asked_for(self, collection):
         """As duplicates are."""
@@ -203,8 +203,8 @@ class TestConfidence:
         nearest = np.array([[max(stored @ vector for stored in row) for vector in vectors] for row in rows])
         unrelated = Unrelated.of(rows[:, 0], rows)
         typical = unrelated.typical + np.median(nearest.max(1)) - np.median(nearest[:, 0])
-        assert hit.score is not None
-        deviations = np.array([(hit.score - typical) / unrelated.spread])
+        assert hit.similarity is not None
+        deviations = np.array([(hit.similarity - typical) / unrelated.spread])
         evidence = None if hit.verification is None else np.array([hit.verification.evidence])
         return float(probability(Confidence().score(deviations, evidence))[0])
 
@@ -238,10 +238,10 @@ class TestConfidence:
         (answer,) = collection.search(tmp_path / "part.png", top=8)
         for hit in answer.hits:
             found = collection.explain(tmp_path / "part.png", hit.path)
-            assert (found.similarity, found.confidence) == pytest.approx((hit.score, hit.confidence), abs=1e-6)
+            assert (found.similarity, found.confidence) == pytest.approx((hit.similarity, hit.confidence), abs=1e-6)
         outside = shutil.copy(tmp_path / "photos" / "005.png", tmp_path / "outside.png")
         found = collection.explain(tmp_path / "part.png", outside)
-        assert found.similarity == pytest.approx(answer.hits[0].score, abs=1e-4)
+        assert found.similarity == pytest.approx(answer.hits[0].similarity, abs=1e-4)
 
     def test_of_whole_images_is_measured_by_whole_images(self, collection):
         """Results that search in turn, and duplicates, are compared without their parts."""

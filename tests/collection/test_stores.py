@@ -168,7 +168,10 @@ def answers(collection: Collection, photos: Path, **how: object) -> dict[str, fl
     queries = sorted(photos.glob("*.png"))
     found = collection.search(queries, top=4, **how)  # type: ignore[arg-type]
     return {
-        f"{Path(answer.query).name} {hit.path.name}": hit.score for answer in found for hit in answer.hits if hit.score
+        f"{Path(answer.query).name} {hit.path.name}": hit.similarity
+        for answer in found
+        for hit in answer.hits
+        if hit.similarity
     }
 
 
@@ -203,7 +206,7 @@ class TestCollections:
             collection.remove(photos / "000.png")
             collection.add(picture(photos.parent / "later.png", 30))  # is compared although it is not indexed
             (answer,) = collection.search(photos.parent / "later.png", top=9, index=kind, verify=0)
-            assert answer.hits[0].score == 1
+            assert answer.hits[0].similarity == 1
             assert photos / "000.png" not in [hit.path for hit in answer.hits]
             assert len(answer.hits) == 6
             assert names == {path.name for path in collection.layout.folder.glob(f"{kind}-*")}
@@ -221,8 +224,8 @@ class TestCollections:
             assert rows_in_store(collection) == 5
             for name in left:
                 (answer,) = collection.search(photos / name, top=6)
-                assert answer.hits[0].score == 1
-                assert name in {hit.path.name for hit in answer.hits if hit.score == 1}
+                assert answer.hits[0].similarity == 1
+                assert name in {hit.path.name for hit in answer.hits if hit.similarity == 1}
                 assert {hit.path.name for hit in answer.hits} == left
             assert collection.check() == []
 
@@ -235,7 +238,7 @@ class TestCollections:
             assert collection.check() == []
             assert rows_in_store(collection) == 14
             assert vectors_of(collection).keys() == {entry.path for entry in collection.entries()}
-            assert collection.search(later / "010.png", verify=0)[0].hits[0].score == 1
+            assert collection.search(later / "010.png", verify=0)[0].hits[0].similarity == 1
 
     def test_compaction_of_features_keeps_the_vectors(self, make, photos, model, monkeypatch):
         monkeypatch.setattr("faemb.collection.writing._UNUSED_BYTES", 0)
@@ -259,7 +262,7 @@ class TestCollections:
                 with pytest.raises(KeyboardInterrupt):
                     collection.add(pictures(photos.parent / "more", range(20, 23)))
             (answer,) = collection.search(photos / "000.png", top=20, verify=0)
-            assert len([hit for hit in answer.hits if hit.score is not None]) == 6
+            assert len([hit for hit in answer.hits if hit.similarity is not None]) == 6
             collection.remove(photos / "005.png")
             assert rows_in_store(collection) == 5
             assert counts(collection.update())[0] == 0
@@ -355,7 +358,7 @@ class TestMilvus:
             assert answers(other, photos, index="hnsw", verify=0) == pytest.approx(expected, abs=1e-5)
             other.add(picture(tmp_path / "later.png", 30))  # a writer deletes the index that no file names
             (answer,) = collection.search(tmp_path / "later.png", index="hnsw", verify=0)
-            assert answer.hits[0].score == 1
+            assert answer.hits[0].similarity == 1
 
     def test_other_programs_find_rows_by_the_name_of_the_store(self, make, photos, model, address):
         with make(model, photos) as collection:
@@ -403,7 +406,7 @@ class TestMilvus:
             pass
         folder, moved = tmp_path / "photos.faemb", address.replace("127.0.0.1", "localhost")
         with Collection.open(folder, store=moved) as collection:
-            assert collection.search(photos / "000.png")[0].hits[0].score == 1
+            assert collection.search(photos / "000.png")[0].hits[0].similarity == 1
             assert collection.info().store == address
             collection.remove(photos / "001.png")
             assert collection.info().store == moved

@@ -158,11 +158,11 @@ class TestBlankImages:
         hits = collection.search(photos / "a.png")[0].hits
         assert len(hits) == 6
         assert hits[-1] == Hit(photos / BLANK, None)
-        assert None not in [hit.score for hit in hits[:-1]]
+        assert None not in [hit.similarity for hit in hits[:-1]]
 
     def test_it_takes_no_place_from_others(self, collection, photos):
-        assert None not in [hit.score for hit in collection.search(photos / "a.png", top=5)[0].hits]
-        assert [hit.score for hit in collection.search(photos / "a.png", top=6)[0].hits][-1] is None
+        assert None not in [hit.similarity for hit in collection.search(photos / "a.png", top=5)[0].hits]
+        assert [hit.similarity for hit in collection.search(photos / "a.png", top=6)[0].hits][-1] is None
 
     def test_it_is_not_similar_to_any_degree(self, collection, photos):
         assert BLANK not in names_below(collection.search(photos / "a.png", threshold=-1)[0].hits, photos)

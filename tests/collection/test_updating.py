@@ -253,7 +253,7 @@ def test_compaction_changes_no_answer(empty, tmp_path):
     kept = tmp_path / "photos" / "27.png"
     features = empty.features(kept)
     empty.search(kept, index="hnsw")
-    before = {hit.path: hit.score for hit in empty.search(kept, top=40)[0].hits}
+    before = {hit.path: hit.similarity for hit in empty.search(kept, top=40)[0].hits}
     files = {path.name for path in empty.layout.folder.iterdir()}
     assert {"vectors-1.f32", "hnsw-1-30.faiss"} <= files
     empty.remove([tmp_path / "photos" / f"{number:02}.png" for number in range(25)])
@@ -264,6 +264,6 @@ def test_compaction_changes_no_answer(empty, tmp_path):
         hits = empty.search(kept, top=40, index=index)[0].hits
         assert len(hits) == 5
         for hit in hits:
-            assert hit.score == pytest.approx(before[hit.path], abs=1.1e-5)
+            assert hit.similarity == pytest.approx(before[hit.path], abs=1.1e-5)
     np.testing.assert_array_equal(empty.features(kept).descriptors, features.descriptors)
     assert empty.check() == []

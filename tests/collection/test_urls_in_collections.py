@@ -254,7 +254,7 @@ class TestByHttp:
         with served(photos) as (server, _):
             (answer,) = collection.search(f"{server}/a.png?sig={SECRET}", top=1)
         assert answer.query == f"{server}/a.png"
-        assert answer.hits[0].copy
+        assert answer.hits[0].copy_of_query
         assert answer.hits[0].path == photos / "a.png"
 
 

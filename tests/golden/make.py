@@ -50,7 +50,7 @@ def make_collection(folder: Path) -> None:
         collection.remove(folder / "photos" / "removed.png")
         answers = collection.search(sorted((folder / "photos").glob("0*.png")), top=5)
         fingerprint = collection.model.fingerprint
-    hits = {Path(answer.query).name: [[hit.path.name, hit.score] for hit in answer.hits] for answer in answers}
+    hits = {Path(answer.query).name: [[hit.path.name, hit.similarity] for hit in answer.hits] for answer in answers}
     (folder / "expected.json").write_text(json.dumps({"fingerprint": fingerprint, "hits": hits}, indent=1) + "\n")
     (folder / "photos.faemb" / "writer.lock").unlink(missing_ok=True)
 

@@ -59,7 +59,7 @@ def test_a_row_shows_the_query_and_its_hits_in_their_order(tmp_path):
 
 def test_the_query_itself_is_not_among_its_answers_and_a_copy_is_marked(tmp_path):
     query, copy = (photo(tmp_path / name) for name in ("q.jpg", "copy.jpg"))
-    hits = [Hit(query, 0.9, itself=True), Hit(copy, 0.8, copy=True)]
+    hits = [Hit(query, 0.9, itself=True), Hit(copy, 0.8, copy_of_query=True)]
     page = Page(answers_page([Answer(str(query), 5, hits)], title="T"))
     assert page.texts("p", "name") == [f"{tmp_path.name}/copy.jpg"]
     assert page.texts("p", "detail")[:3] == ["5 local features", "In the collection itself, similarity 0.900", "0.800"]

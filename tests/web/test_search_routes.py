@@ -106,7 +106,7 @@ def test_the_answer_is_that_of_the_collection(client, folder, ids, how, box):
     shown = answer["hits"]
     assert answer["query"]["features"] == expected.features
     assert [hit["name"] for hit in shown] == [hit.path.name for hit in expected.hits]
-    assert [hit["similarity"] for hit in shown] == [hit.score for hit in expected.hits]
+    assert [hit["similarity"] for hit in shown] == [hit.similarity for hit in expected.hits]
     known = [hit.confidence for hit in expected.hits]
     assert all(
         hit["confidence"] is None if value is None else math.isclose(hit["confidence"], value, abs_tol=1e-4)

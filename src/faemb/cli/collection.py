@@ -98,18 +98,21 @@ def search(
             progress=progress,
         )
         report_failed(faults)
-        page.save(lambda: _answers_page(answers, photos, region))
+        note = photos.note_on_files(hit for answer in answers for hit in answer.hits)
+        page.save(lambda: _answers_page(answers, photos, region, note))
+    if note:
+        warning(note)
     value = {"answers": [_answer_as_json(answer) for answer in answers], "failed": failed_as_json(faults)}
     output.show(value, _answer_lines(answers, box, page.html))
     page.open()
     end(faults, done=bool(answers))
 
 
-def _answers_page(answers: Sequence["Answer"], photos: "Collection", box: "Region | None") -> str:
+def _answers_page(answers: Sequence["Answer"], photos: "Collection", box: "Region | None", note: str) -> str:
     from faemb.pages.contact_sheet import answers_page
 
     title = f"Search in {photos.layout.folder.name}"
-    return answers_page(answers, title=title, box=box, thumbnail=photos.thumbnail)
+    return answers_page(answers, title=title, box=box, note=note, thumbnail=photos.thumbnail)
 
 
 def duplicates(
@@ -156,18 +159,19 @@ def duplicates(
             index=index,
             progress=progress,
         )
-        page.save(lambda: _groups_page(groups, photos))
-    if groups.note:
-        warning(groups.note)
+        notes = [groups.note, photos.note_on_files(image for group in groups for image in group.images)]
+        page.save(lambda: _groups_page(groups, photos, "; ".join(filter(None, notes))))
+    for note in filter(None, notes):
+        warning(note)
     output.show([_group_as_json(group) for group in groups], _group_lines(groups, page.html))
     page.open()
 
 
-def _groups_page(groups: "Groups", photos: "Collection") -> str:
+def _groups_page(groups: "Groups", photos: "Collection", note: str) -> str:
     from faemb.pages.contact_sheet import groups_page
 
     title = f"Duplicates in {photos.layout.folder.name}"
-    return groups_page(groups, title=title, note=groups.note, thumbnail=photos.thumbnail)
+    return groups_page(groups, title=title, note=note, thumbnail=photos.thumbnail)
 
 
 def remove(
@@ -321,7 +325,7 @@ def _hit_lines(hits: Sequence["Hit"]) -> Iterator[str]:
 
 
 def _similarity(hit: "Hit") -> str:
-    return "  none" if hit.score is None else f"{hit.score:6.3f}"
+    return "  none" if hit.similarity is None else f"{hit.similarity:6.3f}"
 
 
 def _judged(hit: "Hit") -> str:
@@ -333,11 +337,15 @@ def _judged(hit: "Hit") -> str:
 
 
 def _relation(hit: "Hit") -> str:
+    """What it is to the query, and whether its file is still the one that was indexed."""
+    from faemb.collection.file_state import in_words, is_astray
+
     if hit.itself:
         return "  (the query itself)"
-    if hit.through is not None and hit.verdict != "unsure":
-        return f"  (found through {hit.through.name})"
-    return "  (copy of the query)" if hit.copy else ""
+    through = f"found through {hit.through.name}" if hit.through is not None and hit.verdict != "unsure" else ""
+    copy = "copy of the query" if hit.copy_of_query and not is_astray(hit.state) else ""
+    marks = [through or copy, in_words(hit.state)]
+    return "".join(f"  ({mark})" for mark in marks if mark)
 
 
 def _answer_as_json(answer: "Answer") -> dict[str, object]:
@@ -353,9 +361,10 @@ def _hit_as_json(answer: "Answer", hit: "Hit") -> dict[str, object]:
     found, regions = hit.verification, answer.overlap(hit)
     return {
         "path": str(hit.path),
-        "score": hit.score,
+        "similarity": hit.similarity,
         "itself": hit.itself,
-        "copy": hit.copy,
+        "copy_of_query": hit.copy_of_query,
+        "state": hit.state,
         "confidence": hit.confidence,
         "verdict": hit.verdict or None,
         "through": None if hit.through is None else str(hit.through),
@@ -381,11 +390,14 @@ def _group_as_json(group: "Group") -> dict[str, object]:
 
 
 def _group_lines(groups: Sequence["Group"], html: Path | None) -> Iterator[str]:
+    from faemb.collection.file_state import in_words
+
     for number, group in enumerate(groups, 1):
         yield f"{number}. {group.kind}: {counted(len(group.images))}, {group.similarity}"
         for place, image in enumerate(group.images):
             keep, reason = ("   ", "") if place else ("keep", f"  ({group.reason})")
-            yield f"   {keep:4}  {image.path}  {', '.join(file_facts(image))}{reason}"
+            state = f"  ({in_words(image.state)})" if in_words(image.state) else ""
+            yield f"   {keep:4}  {image.path}  {', '.join(file_facts(image))}{reason}{state}"
     yield counted(len(groups), "group") + (f"; written to {html}" if html else "")
 
 
@@ -394,8 +406,9 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     if known.without_features:
         yield f"  {known.without_features} without local features: ranked last"
     if known.waiting:
-        cure = f"run: faemb update {quote(str(collection))}"
-        yield f"  {known.waiting} not encoded yet: a command was interrupted; {cure}"
+        cure = f"a command was interrupted; run: faemb update {quote(str(collection))}"
+        state = "another process is working on it" if known.is_being_changed else cure
+        yield f"  {known.waiting} not encoded yet: {state}"
     for path, reason in known.unreadable.items():
         yield f"  not readable: {path} ({reason})"
     if known.removed:

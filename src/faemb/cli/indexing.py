@@ -1,6 +1,7 @@
 """Commands that make collections, models and vectors of images or local features, or learn a model again."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -73,6 +74,8 @@ def index(
     Example: faemb index photos --out photos.faemb
     """
     from faemb.collection import Collection, Model, images_in
+    from faemb.collection.creating import removed_if_useless
+    from faemb.collection.layout import Layout
     from faemb.errors import InputError
     from faemb.features.feature_files import kind_of
 
@@ -82,6 +85,8 @@ def index(
     sources = images_in(images, exclude or (), None if learned is None else kind_of(learned.extractor))
     chosen = learned or options.model(device, sources)
     with (
+        _report_of_failure(output),
+        removed_if_useless(Layout(out)),
         work.opened(output) as jobs,
         Collection.resume(
             out, chosen, keep_features=not no_features, index=kind, device=device, store=store
@@ -115,7 +120,11 @@ def add(
     from faemb.collection import images_in
     from faemb.features.feature_files import kind_of
 
-    with work.opened(output) as jobs, opened(collection, device=device, store=store) as photos:
+    with (
+        _report_of_failure(output),
+        work.opened(output) as jobs,
+        opened(collection, device=device, store=store) as photos,
+    ):
         sources = images_in(images, exclude or (), kind_of(photos.model.extractor))
         _change(photos, partial(photos.add, sources, relearn=not no_relearn, jobs=jobs), output)
 
@@ -140,7 +149,11 @@ def update(
 
     Example: faemb update photos.faemb
     """
-    with work.opened(output) as jobs, opened(collection, device=device, store=store) as photos:
+    with (
+        _report_of_failure(output),
+        work.opened(output) as jobs,
+        opened(collection, device=device, store=store) as photos,
+    ):
         change = partial(photos.update, allow_removing=allow_removing, relearn=not no_relearn, jobs=jobs)
         _change(photos, change, output)
 
@@ -182,7 +195,7 @@ def fit(
 
     require_output(out, is_model, overwrite=overwrite)
     sources = images_in(images, exclude or ())
-    with work.opened(output) as jobs, Live(output.quiet) as progress:
+    with _report_of_failure(output), work.opened(output) as jobs, Live(output.quiet) as progress:
         model, report = fit_model(sources, options.model(device, sources), jobs=jobs, progress=progress)
     model.save(out, overwrite=overwrite)
     report_failed(report.failed)
@@ -234,6 +247,20 @@ def _change(collection: "Collection", change: Callable[..., "Report"], output: O
     if report.kept:
         raise typer.Exit(FAILED)
     end(report.failed, done=_has_read(report))
+
+
+@contextmanager
+def _report_of_failure(output: Output) -> Iterator[None]:
+    """Reports the images that could not be used, also if a model cannot learn from the others."""
+    from faemb.collection.writing import LearningError
+
+    try:
+        yield
+    except LearningError as error:
+        report_failed(error.report.failed)
+        warning(error.sentence)
+        output.show(_as_json(error.report), ())
+        raise typer.Exit(FAILED) from None
 
 
 def _notice(output: Output) -> Callable[[str], None]:

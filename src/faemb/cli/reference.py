@@ -41,9 +41,10 @@ of local features of the query, and `note` says what could not be verified. A hi
 | name | value |
 |---|---|
 | `path` | file of the image |
-| `score` | similarity of the vectors, from -1 to 1; null for an image without local features |
+| `similarity` | of the vectors, from -1 to 1; null for an image without local features |
 | `itself` | whether it is the query file |
-| `copy` | whether it is another file with the same bytes as the query |
+| `copy_of_query` | whether it is another file, which had the same bytes as the query when it was indexed |
+| `state` | its file since it was indexed: `unchanged`, `changed` or `missing`; null if unknown, as of a URL |
 | `confidence` | probability that it shows the same thing as the query; null if it was not estimated |
 | `verdict` | `same` (confidence from 0.9), `maybe` (from 0.5) or `unsure`; null without a confidence |
 | `through` | result of the query through which `--expand results` found it, or null |

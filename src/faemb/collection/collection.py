@@ -25,23 +25,24 @@ from faemb.collection.encoding import encode_elsewhere
 from faemb.collection.exclusions import exclude, excluded
 from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
+from faemb.collection.file_state import note_on_files
 from faemb.collection.gathering import gather
 from faemb.collection.layout import Layout, typed
-from faemb.collection.locking import only_writer
+from faemb.collection.locking import is_being_changed, only_writer
 from faemb.collection.migration import migrate, require_format
 from faemb.collection.model import Model
 from faemb.collection.queries import QueryFeatures, query_features
 from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import Notice, has_outgrown, is_due, obstacle, relearn
 from faemb.collection.relocation import relocate
-from faemb.collection.results import Answer, Groups, Info
+from faemb.collection.results import Answer, GroupedImage, Groups, Hit, Info
 from faemb.collection.row_repair import row_faults
 from faemb.collection.searching import Searcher, Wanted
 from faemb.collection.sources import Images, as_list, images_in
 from faemb.collection.stores.attached import CurrentStore
 from faemb.collection.stores.milvus_server import StoreAwayError
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
-from faemb.collection.writing import Report, Writer
+from faemb.collection.writing import LearningError, Report, Writer
 from faemb.errors import TOO_FEW_FILES, FaembError, Fault, FormatError, InputError, is_lack_of_open_files
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import kind_of
@@ -199,7 +200,7 @@ class Collection:
         report = _report_on(found)
         with self._changing(progress) as writer:
             gather(writer, found.images, self.model, jobs, report)
-            self._learn(writer, jobs)
+            self._learn(writer, report, jobs)
         report.seconds = time.monotonic() - start
         return report
 
@@ -302,7 +303,7 @@ class Collection:
         gather(writer, self._welcome(found.images, report), self.model, jobs, report)
         yield report
         if not self.model.is_fitted:
-            self._learn(writer, jobs)
+            self._learn(writer, report, jobs)
         elif growth.wanted and is_due(self._catalogue):
             self._grow(writer, report, growth.notice or _unheard, jobs, said=outgrown)
         if isinstance(jobs, Machines):
@@ -320,10 +321,13 @@ class Collection:
         report.kept_out = len(images) - len(kept)
         return kept
 
-    def _learn(self, writer: Writer, jobs: Jobs) -> None:
+    def _learn(self, writer: Writer, report: Report, jobs: Jobs) -> None:
         model = self.model
         self._current.forget()  # read again if learning fails, since it may be partly fitted
-        self._current.keep(model, writer.learn(model, jobs))
+        try:
+            self._current.keep(model, writer.learn(model, jobs))
+        except InputError as error:
+            raise LearningError(str(error), report) from error
 
     def _grow(self, writer: Writer, report: Report, notice: Notice, jobs: Jobs, *, said: bool) -> None:
         """Learn the model again if possible; if not, say so, unless that was `said` by an earlier change."""
@@ -510,6 +514,14 @@ class Collection:
         """
         return Explainer(self._reader, self._thumbnails).explain_features(query_features(query), result, file, box)
 
+    def note_on_files(self, results: Iterable[Hit | GroupedImage]) -> str:
+        """A sentence, with the cure, if files of these results are not there or have changed; empty if all are.
+
+        The file of each result is looked at.
+        """
+        others = (each for each in results if isinstance(each, GroupedImage) or not each.itself)
+        return note_on_files(self.layout.folder, self._folders(), {each.path: each.state for each in others})
+
     # Reading.
 
     def view(self) -> View:
@@ -589,6 +601,7 @@ class Collection:
             parts=model.parts,
             keeps_features=self._about["keep_features"] != "0",
             store=(self._catalogue.store() or (None,))[0],
+            is_being_changed=is_being_changed(self.layout),
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

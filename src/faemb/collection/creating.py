@@ -1,7 +1,7 @@
 """The files of a new collection, in a folder of its own."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
@@ -10,7 +10,8 @@ from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
 from faemb.collection.model import Model
 from faemb.collection.stores.attached import made_store, new_identity
-from faemb.errors import FormatError, InputError
+from faemb.collection.writing import LearningError
+from faemb.errors import FaembError, FormatError, InputError
 from faemb.runtime.storage import make_folder, require_outside_collections
 
 
@@ -49,6 +50,36 @@ def create(layout: Layout, model: Model, *, keep_features: bool, index: str, sto
             **attached,
         }
         Catalogue.create(layout.catalogue, about).close()
+
+
+@contextmanager
+def removed_if_useless(layout: Layout) -> Iterator[None]:
+    """Removes the collection that is made in this block if none of its images can be used; earlier ones are kept."""
+    is_new, has_folder = not layout.catalogue.exists(), layout.folder.exists()
+    try:
+        yield
+    except LearningError:
+        if is_new:
+            with suppress(FaembError, OSError):  # another process uses it
+                _remove(layout)
+                if not has_folder:
+                    layout.folder.rmdir()  # an error if it holds anything
+        raise
+
+
+def _remove(layout: Layout) -> None:
+    """Delete the files of a collection in which no image has local features."""
+    with only_writer(layout):
+        with closing(Catalogue(layout.catalogue)) as catalogue:
+            if catalogue.count("features > 0"):
+                return
+            generation = catalogue.generation()
+        for file in (layout.catalogue, layout.thumbnails):
+            for end in ("", "-wal", "-shm"):
+                file.with_name(file.name + end).unlink(missing_ok=True)
+        for file in (layout.features(generation), layout.model()):
+            file.unlink(missing_ok=True)
+    layout.lock.unlink(missing_ok=True)
 
 
 def _attached(layout: Layout, model: Model, address: str | None) -> dict[str, str]:

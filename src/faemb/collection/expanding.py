@@ -75,7 +75,7 @@ class Expander:
 
 def _can_search(hit: Hit) -> bool:
     """Whether a hit is used as a query; the query itself and its copies would find nothing new."""
-    return hit.verification is not None and not hit.itself and not hit.copy
+    return hit.verification is not None and not hit.itself and not hit.copy_of_query
 
 
 def _confidence(hit: Hit) -> float:

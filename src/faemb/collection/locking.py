@@ -17,6 +17,24 @@ from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
 from faemb.errors import FaembError, LockedError
 
+_LOOK = 0.5
+"""Seconds in which a lock that is not free is tried again: a process that looks whether it is held holds it shortly."""
+
+
+def is_being_changed(layout: Layout) -> bool:
+    """Whether a process is changing the collection; false where the lock cannot be tried, as in a read-only folder."""
+    if not layout.lock.exists():
+        return False
+    lock = FileLock(layout.lock, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:
+        return False
+    lock.release()
+    return False
+
 
 @contextmanager
 def only_writer(layout: Layout, catalogue: Catalogue | None = None) -> Iterator[None]:
@@ -31,7 +49,7 @@ def only_writer(layout: Layout, catalogue: Catalogue | None = None) -> Iterator[
 @contextmanager
 def _locked(layout: Layout) -> Iterator[int]:
     """A handle of the locked file, opened before it is locked: while it is open, no other file has its identity."""
-    lock, handle = FileLock(layout.lock, timeout=0), None
+    lock, handle = FileLock(layout.lock, timeout=_LOOK), None
     try:
         handle = os.open(layout.lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
         lock.acquire()

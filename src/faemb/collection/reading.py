@@ -14,6 +14,7 @@ from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.layout import Layout, typed
+from faemb.collection.locking import is_being_changed
 from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours, nearest, products
 from faemb.collection.stored import stored_features
@@ -284,9 +285,14 @@ class Reader:
 
     def require_fitted(self) -> None:
         if not self.model.is_fitted:
-            raise InputError(
-                f"{self.layout.folder} holds no encoded images yet; run: faemb add {typed(self.layout.folder)} IMAGES"
-            )
+            raise InputError(f"{self.layout.folder} holds no encoded images yet; {self._cure_of_emptiness()}")
+
+    def _cure_of_emptiness(self) -> str:
+        if is_being_changed(self.layout):
+            return "another process is working on it: wait until it has ended"
+        folder = typed(self.layout.folder)
+        update = f"faemb update {folder}, or with more images: " if self.catalogue.count("features > 0") else ""
+        return f"run: {update}faemb add {folder} IMAGES"
 
     def _current(self) -> View:
         state = self.catalogue.state()

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.file_state import state_of
 from faemb.rerank import POSSIBLE, SURE, Polygon, Verification, overlap
 
 COPIES, SAME_THING, SIMILAR = "copies", "same thing", "similar"
@@ -33,12 +35,12 @@ class Hit:
     """An image of the collection that a search has found."""
 
     path: Path
-    score: float | None
-    """Similarity from -1 to 1; None for an image without local features, which cannot be compared."""
+    similarity: float | None
+    """From -1 to 1; None for an image without local features, which cannot be compared."""
     itself: bool = False
     """The query was given as a path, and this is the same file."""
-    copy: bool = False
-    """Another file than the query, with the same bytes."""
+    copy_of_query: bool = False
+    """Another file than the query, which had the same bytes when it was indexed: see `state`."""
     confidence: float | None = None
     """Probability that it shows the same thing as the query; None if it was not estimated."""
     verification: Verification | None = field(default=None, compare=False, repr=False)
@@ -53,6 +55,14 @@ class Hit:
     def verdict(self) -> str:
         """same (confidence from 0.9), maybe (from 0.5) or unsure; empty if there is no confidence."""
         return verdict(self.confidence)
+
+    @cached_property
+    def state(self) -> str | None:
+        """Whether its file, which is looked at when this is first asked for, is the one that was indexed.
+
+        unchanged, changed or missing; None if that is unknown, as of a URL: no server is asked.
+        """
+        return None if self.entry is None else state_of(self.path, self.entry)
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,8 @@ class GroupedImage:
     """Local time, without a time zone."""
     taken: bool
     """Whether `date` is when the photograph was taken, by its EXIF data; otherwise when the file was last changed."""
+    state: str | None = None
+    """Whether its file is still the one that was indexed: unchanged, changed or missing; None if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,9 @@ class Group:
     """Images that belong together."""
 
     images: list[GroupedImage]
-    """The one to keep first: with the most pixels, then the largest file, then the oldest; the others in this order."""
+    """The one to keep first: with the most pixels, then the largest file, then the oldest; the others in this order.
+
+    Images whose files are missing or have changed come after all others."""
     reason: str
     """Why the first is the one to keep."""
     smallest: float
@@ -152,7 +166,7 @@ class Info:
     without_features: int
     """Number of images without local features, which are ranked last."""
     waiting: int
-    """Images that are stored but not encoded yet, because a command was interrupted; run `faemb update`."""
+    """Images that are stored but not encoded yet: a process is working on them, or was interrupted."""
     unreadable: dict[str, str]
     """Files in its folders that cannot be used, with the reason."""
     folders: list[str]
@@ -176,3 +190,5 @@ class Info:
     """Whether local features are stored, so that results can be verified."""
     store: str | None = None
     """Address of the server with the vectors; None if they lie in the collection's folder."""
+    is_being_changed: bool = False
+    """Whether a process is changing it at present; otherwise `faemb update` encodes images that wait."""

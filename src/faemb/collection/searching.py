@@ -240,7 +240,9 @@ class Searcher:
         expander = Expander(scope.searched, self._reader.catalogue, links, scope.stored, scope.kind)
         found = expander.expanded(vectors[0], judged, partial(self._marked, query))
         least = -np.inf if wanted.threshold is None else wanted.threshold
-        return [hit for hit in found if hit.score is None or hit.score >= least], verifier.note or expander.note
+        return [
+            hit for hit in found if hit.similarity is None or hit.similarity >= least
+        ], verifier.note or expander.note
 
     def _chosen(self, query: _Query, hits: list[Hit], wanted: Wanted) -> list[Hit]:
         """As many of the ranked hits as are wanted."""
@@ -251,17 +253,17 @@ class Searcher:
         room = most - len(hits) if len(query.features) and not limited else 0
         return hits[:most] + self._without_features(room)
 
-    def _marked(self, query: _Query, entries: Sequence[Entry], scores: Sequence[float]) -> list[Hit]:
+    def _marked(self, query: _Query, entries: Sequence[Entry], similarities: Sequence[float]) -> list[Hit]:
         """Hits, of which the query's own file and its copies are marked."""
         paths = [self._reader.layout.path_of(entry.path) for entry in entries]
         if query.file is None:
-            each = zip(paths, scores, entries, strict=True)
-            return [Hit(path, score, entry=entry) for path, score, entry in each]
+            each = zip(paths, similarities, entries, strict=True)
+            return [Hit(path, similarity, entry=entry) for path, similarity, entry in each]
         hits = []
-        for entry, path, score in zip(entries, paths, scores, strict=True):
+        for entry, path, similarity in zip(entries, paths, similarities, strict=True):
             same = entry.hash == query.content
             itself = _is_same_file(query.file, path, through_links=same)
-            hits.append(Hit(path, score, itself=itself, copy=same and not itself, entry=entry))
+            hits.append(Hit(path, similarity, itself=itself, copy_of_query=same and not itself, entry=entry))
         return hits
 
     def _note(self, query: _Query, hits: Sequence[Hit]) -> str:
@@ -343,10 +345,10 @@ def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: Wanted) -> Fl
 def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
     """The verified hits by falling confidence, then the others in their order."""
     entries = [hit.entry for hit in hits if hit.entry is not None]  # all of them
-    similarities = [hit.score or 0.0 for hit in hits]
+    similarities = [hit.similarity or 0.0 for hit in hits]
     first, further = slice(wanted.verify), slice(wanted.verify, wanted.candidates)
     judged = verifier.judge(query.features, entries[first], similarities[first])
-    others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy]
+    others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy_of_query]
     if wanted.expand == "results" and all(found.confidence < SURE for found in others):
         judged += verifier.judge(query.features, entries[further], similarities[further])
     scores = [

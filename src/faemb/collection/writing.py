@@ -68,6 +68,18 @@ class Report:
     """A sentence for each reason why images whose files are gone were not removed."""
 
 
+class LearningError(InputError):
+    """A model cannot learn from the images that were given, some of which could perhaps not be used at all."""
+
+    def __init__(self, sentence: str, report: Report) -> None:
+        used = report.added + report.changed + report.moved + report.unchanged
+        self.sentence = sentence if used or not report.failed else "none of the images can be used"
+        """Why it cannot, without what is wrong with single images."""
+        self.report = report
+        others = f"; {len(report.failed) - 1:,} more cannot be used" if len(report.failed) > 1 else ""
+        super().__init__(self.sentence + (f": {report.failed[0]}{others}" if report.failed else ""))
+
+
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
     """Converts errors of writing data to ours, with their cure."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from faemb.collection.results import Answer, Group, Hit
+from faemb.collection.file_state import in_words, is_astray
+from faemb.collection.results import Answer, Group, GroupedImage, Hit
 from faemb.collection.thumbnails import Thumbnail, make_thumbnail
 from faemb.errors import FaembError
 from faemb.features.feature_files import FEATURES
@@ -44,6 +45,8 @@ class Picture:
     """The searched region, in pixels of the image."""
     fault: str = ""
     """Why there is no thumbnail."""
+    is_linked: bool = True
+    """Whether to link to the file: not if it is missing, or is now another picture."""
 
     @property
     def name(self) -> str:
@@ -90,13 +93,23 @@ class ShownHit:
         """What it is to the query, beside a result."""
         if self.hit.through is not None and self.hit.verdict != "unsure":
             return f"found through {self.hit.through.name}"
-        return "copy of the query" if self.hit.copy else ""
+        return "copy of the query" if self.hit.copy_of_query and not is_astray(self.hit.state) else ""
+
+    @property
+    def state(self) -> str:
+        """What is wrong with its file."""
+        return in_words(self.hit.state)
 
 
 @dataclass(frozen=True)
 class ShownGroup:
     group: Group
     pictures: list[Picture]
+
+    @property
+    def states(self) -> list[str]:
+        """What is wrong with the file of each picture."""
+        return [in_words(image.state) for image in self.group.images]
 
 
 def answers_page(
@@ -118,7 +131,7 @@ def groups_page(
 ) -> str:
     """A page of groups of images that show the same object or scene."""
     pictures = _Pictures(thumbnail)
-    rows = (ShownGroup(group, [pictures.of(path) for path in group.paths]) for group in groups)
+    rows = (ShownGroup(group, [_of_result(image, pictures) for image in group.images]) for group in groups)
     return render("groups.html", title=title, note=note, count=len(groups), groups=rows)
 
 
@@ -145,11 +158,15 @@ class _Pictures:
 def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) -> ShownAnswer:
     query = None if answer.query in _NOT_FILES else _with_box(pictures.of(answer.query, make_thumbnail), box)
     itself = next((hit for hit in answer.hits if hit.itself), None)
-    others = [_hit(hit, pictures.of(hit.path), query, answer.note) for hit in answer.hits if not hit.itself]
+    others = [_hit(hit, _of_result(hit, pictures), query, answer.note) for hit in answer.hits if not hit.itself]
     first = next((number for number, each in enumerate(others) if each.hit.verdict == "unsure"), None)
     if first is not None:
         others[first] = replace(others[first], first_unclaimed=True)
     return ShownAnswer(query, answer.features, itself, others, answer.note, answer.nothing)
+
+
+def _of_result(result: Hit | GroupedImage, pictures: _Pictures) -> Picture:
+    return replace(pictures.of(result.path), is_linked=not is_astray(result.state))
 
 
 def _hit(hit: Hit, picture: Picture, query: Picture | None, note: str) -> ShownHit:

@@ -66,7 +66,10 @@ class Hit(Image):
     confidence: float | None = Field(description="Probability that it shows the same thing; null if not judged.")
     verdict: str = Field(description="same, maybe, unsure; empty if not judged.")
     itself: bool = Field(description="It is the image that was searched with.")
-    copy_of_query: bool = Field(description="Another file with the same bytes.")
+    copy_of_query: bool = Field(description="Another file, which had the same bytes when it was indexed.")
+    state: str | None = Field(
+        description="Whether its file is the one that was indexed: unchanged, changed, missing; null if unknown."
+    )
     agreeing: int | None = Field(description="Matched regions that agree with one transform; null if not compared.")
     through: int | None = Field(description="Image through which it was found, by expansion.")
 
@@ -212,6 +215,9 @@ class JobList(BaseModel):
 
 class GroupedImage(Image):
     bytes: int
+    state: str | None = Field(
+        description="Whether its file is the one that was indexed: unchanged, changed, missing; null if unknown."
+    )
 
 
 class Group(BaseModel):

@@ -101,7 +101,7 @@ def _expect(seed: Path, index: str | None) -> None:
 
 def _answers(collection: Collection, folder: Path, index: str | None) -> Answers:
     (answer,) = collection.search(min((folder / "photos").rglob("*.png")), top=5, index=index)
-    return {hit.path.name: hit.score or 0.0 for hit in answer.hits}
+    return {hit.path.name: hit.similarity or 0.0 for hit in answer.hits}
 
 
 def _same(one: Answers, other: Answers) -> bool:

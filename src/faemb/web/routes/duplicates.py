@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from faemb.collection import Collection
+from faemb.collection.file_state import state_at_a_glance
 from faemb.web import schema
 from faemb.web.comparing import Asked
 from faemb.web.found_groups import Together
@@ -56,8 +57,12 @@ async def duplicates(
 
 def _shown(service: Service, photos: Collection, together: Together) -> schema.Group:
     dates, group = service.listing.dates, together.group
-    images = [
-        schema.GroupedImage(**facts_of(photos, entry, photos.layout.path_of(entry.path), dates), bytes=entry.bytes)
-        for entry in together.entries
-    ]
+    images = []
+    for entry in together.entries:
+        path = photos.layout.path_of(entry.path)
+        images.append(
+            schema.GroupedImage(
+                **facts_of(photos, entry, path, dates), bytes=entry.bytes, state=state_at_a_glance(path, entry)
+            )
+        )
     return schema.Group(kind=group.kind, reason=group.reason, similarity=group.similarity, images=images)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
 from faemb.collection import Collection, Explanation, Hit
+from faemb.collection.file_state import state_at_a_glance
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
@@ -137,11 +138,12 @@ def _shown(photos: Collection, hits: Sequence[Hit], part: slice, dates: Dates) -
 def _hit(image: dict[str, Any], hit: Hit, through: int | None) -> schema.Hit:
     return schema.Hit(
         **image,
-        similarity=hit.score,
+        similarity=hit.similarity,
         confidence=None if hit.confidence is None else round(hit.confidence, 4),
         verdict=hit.verdict,
         itself=hit.itself,
-        copy_of_query=hit.copy,
+        copy_of_query=hit.copy_of_query,
+        state=None if hit.entry is None else state_at_a_glance(hit.path, hit.entry),  # answers are kept
         agreeing=None if hit.verification is None else int(hit.verification.agreeing.sum()),
         through=through,
     )

@@ -128,7 +128,10 @@ function member(group, image, number) {
   return card(image, {
     address: number ? compare : search,
     label: number ? words.results.compareName(image.name) : words.start.searchWith(image.name),
-    details: [known, number ? null : detail(groups.keep(group.reason), "mark")],
+    details: [
+      known, number ? null : detail(groups.keep(group.reason), "mark"),
+      words.fileStates[image.state] && detail(words.fileStates[image.state], "mark"),
+    ],
     actions: [
       number ? element(
         "a", { class: "action", href: compare, "aria-label": groups.compareName(image.name, group.images[0].name) },

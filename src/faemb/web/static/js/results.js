@@ -93,8 +93,9 @@ export class Results {
       label: results.compareName(hit.name),
       badge: [icon("compare"), results.compare],
       details: [
-        claimOf(hit), hit.copy_of_query && detail(results.copy, "mark"),
+        claimOf(hit), hit.copy_of_query && !words.fileStates[hit.state] && detail(results.copy, "mark"),
         hit.through !== null && detail(results.through, "mark"),
+        words.fileStates[hit.state] && detail(words.fileStates[hit.state], "mark"),
       ],
       actions: [
         element(

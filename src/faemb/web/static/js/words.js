@@ -119,6 +119,8 @@ export const words = {
   again: "Try again",
   shown: (count, total) => `${number.format(count)} of ${number.format(total)}`,
   missing: "no picture",
+  /** What is wrong with the file of a result. */
+  fileStates: { missing: "not there", changed: "changed since it was indexed" },
 
   compare: {
     heading: "Compare",
