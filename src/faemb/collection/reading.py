@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,6 +36,17 @@ _ENOUGH_IN_USE = 0.5
 DECIMALS = 5
 """Decimals to which similarities are rounded (float32 precision), so that copies have similarity 1, also with
 threshold=1."""
+
+
+class Rows(NamedTuple):
+    """The vectors of whole images, in one state."""
+
+    slots: Int[np.ndarray, " n"]
+    """Slots in use, ascending."""
+    ids: Int[np.ndarray, " n"]
+    """Image of each of `slots`."""
+    vectors: Float[np.ndarray, "total D"] | RemoteVectors
+    """Those of all slots, in use or not."""
 
 
 @dataclass(frozen=True)
@@ -276,17 +287,31 @@ class Reader:
             raise InputError(f"{image} is not in the collection {self.layout.folder}")
         return stored_features(self.layout.features(self.catalogue.generation()), entry)
 
-    def paths(self, view: View) -> list[Path]:
+    def paths(self, view: View | Rows) -> list[Path]:
         """The file of each image of a view, in the order of its slots."""
         images = view.ids.tolist()
         names = self.catalogue.paths(images)
         return [self.layout.path_of(names[image]) for image in images]
 
     def require_fitted(self) -> None:
-        if not self.model.is_fitted:
-            raise InputError(
-                f"{self.layout.folder} holds no encoded images yet; run: faemb add {typed(self.layout.folder)} IMAGES"
-            )
+        if not self._model.is_fitted():
+            raise self._unfitted()
+
+    def _unfitted(self) -> InputError:
+        folder = self.layout.folder
+        return InputError(f"{folder} holds no encoded images yet; run: faemb add {typed(folder)} IMAGES")
+
+    def rows(self) -> AbstractContextManager[Rows]:
+        """The vectors in use, for which no model is needed."""
+        return self.catalogue.consistent(self._rows)
+
+    def _rows(self) -> Rows:
+        encoding = self._model.encoding()
+        if encoding is None:
+            raise self._unfitted()
+        slots, ids = self.catalogue.live()
+        table = self.store.get().table(self.catalogue.table(), encoding)
+        return Rows(slots, ids, table.vectors(self.catalogue.next_slot())[0])
 
     def _current(self) -> View:
         state = self.catalogue.state()

@@ -176,3 +176,5 @@ class Info:
     """Whether local features are stored, so that results can be verified."""
     store: str | None = None
     """Address of the server with the vectors; None if they lie in the collection's folder."""
+    model_fault: str | None = None
+    """Why the model cannot be used, with the cure; None if it can."""

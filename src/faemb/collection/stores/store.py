@@ -8,14 +8,26 @@ row that a killed process has left is never returned by a search; the next write
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours, nearest
+
+
+class Encoding(Protocol):
+    """What a store knows of the model of its vectors."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def vectors_per_image(self) -> int: ...
 
 
 class RemoteVectors(ABC):
@@ -99,14 +111,14 @@ class Store(ABC):
     """Random id in both catalogue and store, compared before use."""
 
     @abstractmethod
-    def table(self, number: int, model: Model) -> Table: ...
+    def table(self, number: int, model: Encoding) -> Table: ...
 
     @abstractmethod
     def require_free(self) -> None:
         """Raise an error if the store's name is in use; nothing is changed."""
 
     @abstractmethod
-    def check_model(self, model: Model) -> None:
+    def check_model(self, model: Encoding) -> None:
         """Raise an error if vectors of this model cannot be stored."""
 
     @abstractmethod
