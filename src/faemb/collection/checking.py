@@ -11,6 +11,7 @@ from pathlib import Path
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.current_model import CurrentModel
+from faemb.collection.description import Encoding
 from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
@@ -18,7 +19,7 @@ from faemb.collection.relearning import obstacle, relearn
 from faemb.collection.row_repair import repair_rows
 from faemb.collection.stored import stored_features
 from faemb.collection.stores.embedded import EmbeddedTable
-from faemb.collection.stores.store import Encoding, Table
+from faemb.collection.stores.store import Table
 from faemb.collection.thumbnails import Thumbnails
 from faemb.collection.writing import Report, Writer, writing_to
 from faemb.errors import FaembError, FormatError, InputError, ModelFileError
@@ -43,6 +44,13 @@ class Fault:
     def needs_file(self) -> bool:
         """Whether the damaged data can only be computed from the image file."""
         return self.features or self.entry.offset is None
+
+
+class _UnknownTable:
+    """Vectors whose dimension is not known, because the model is damaged, and an earlier version has saved it."""
+
+    def damaged(self, images: Iterable[Entry]) -> set[int]:
+        return set()
 
 
 def faults(current: CurrentModel) -> Iterator[Fault]:
@@ -191,13 +199,6 @@ def _confirmed(current: CurrentModel, known: tuple[int, Entry]) -> Fault | None:
 def _compared(layout: Layout, table: Table | _UnknownTable | None, generation: int, entry: Entry) -> Fault | None:
     vector, features = bool(_without_vectors(table, [entry])), not _features_match(layout, generation, entry)
     return Fault(entry, vector, features) if vector or features else None
-
-
-class _UnknownTable:
-    """Vectors whose dimension is not known, because the model is damaged, and an earlier version has saved it."""
-
-    def damaged(self, images: Iterable[Entry]) -> set[int]:
-        return set()
 
 
 def _table(current: CurrentModel) -> Table | _UnknownTable | None:

@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 from faemb import persistence
 from faemb.collection.catalogue import Catalogue
-from faemb.collection.description import Description, description_in, settings_alone
+from faemb.collection.description import Description, Encoding, description_in, settings_alone
 from faemb.collection.layout import Layout, repair_command, typed
 from faemb.collection.model import Model
 from faemb.collection.stores.attached import CurrentStore
-from faemb.collection.stores.store import Encoding
 from faemb.errors import DamagedModelError, FaembError, FormatError, ModelFileError, OtherNumbersError
 
 

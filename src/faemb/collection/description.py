@@ -52,6 +52,10 @@ class Description:
         return f"{tree['component']}({', '.join(f'{name}={value!r}' for name, value in tree['settings'].items())})"
 
 
+Encoding = Model | Description
+"""What is known of the model that made vectors: its fingerprint, their dimension, and how many there are per image."""
+
+
 def description_in(about: Mapping[str, str]) -> Description | None:
     """The description of the model that `about` names; None if an earlier version has written it."""
     if FACT not in about:

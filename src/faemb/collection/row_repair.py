@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import typed
 from faemb.collection.rows import DamagedRow
 from faemb.collection.sources import is_there
 from faemb.collection.stored import stored_features
-from faemb.collection.stores.store import Encoding
 from faemb.collection.writing import Writer
 from faemb.errors import FaembError
 

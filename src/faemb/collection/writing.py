@@ -16,7 +16,7 @@ from jaxtyping import Float
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.database import NoRoomError
 from faemb.collection.departing import Departure
-from faemb.collection.description import FACT, Description, description_in
+from faemb.collection.description import FACT, Description, Encoding, description_in
 from faemb.collection.exclusions import exclude
 from faemb.collection.facts import Freed
 from faemb.collection.layout import Layout
@@ -25,7 +25,7 @@ from faemb.collection.slots import write_at
 from faemb.collection.sources import is_gone
 from faemb.collection.stored import encoded_rows, packed_features, stored_features
 from faemb.collection.stores.attached import CurrentStore
-from faemb.collection.stores.store import Encoding, Store, Table
+from faemb.collection.stores.store import Store, Table
 from faemb.collection.thumbnails import Thumbnails
 from faemb.errors import FaembError, Fault, InputError
 from faemb.features import LocalFeatures

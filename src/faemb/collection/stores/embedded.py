@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import Layout
 from faemb.collection.slots import SlotFile, read_at
-from faemb.collection.stores.store import Encoding, Store, Table
+from faemb.collection.stores.store import Store, Table
 from faemb.errors import FormatError
 
 

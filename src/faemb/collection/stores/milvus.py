@@ -29,13 +29,14 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import typed
 from faemb.collection.nearest import Neighbours
 from faemb.collection.slots import checksums
 from faemb.collection.stores.addresses import Address
 from faemb.collection.stores.milvus_indexes import Indexed, Indexes, collections_in
 from faemb.collection.stores.milvus_server import ONE_CALL, Server, milvus
-from faemb.collection.stores.store import Encoding, RemoteVectors, Store, Table
+from faemb.collection.stores.store import RemoteVectors, Store, Table
 from faemb.errors import FormatError, InputError
 
 Item = TypeVar("Item")

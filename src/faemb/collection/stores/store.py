@@ -8,26 +8,14 @@ row that a killed process has left is never returned by a search; the next write
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.description import Encoding
 from faemb.collection.nearest import Neighbours, nearest
-
-
-class Encoding(Protocol):
-    """What a store knows of the model of its vectors."""
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    @property
-    def vectors_per_image(self) -> int: ...
 
 
 class RemoteVectors(ABC):
