@@ -37,7 +37,8 @@ class Component:
     revision: ClassVar[int] = 1
     """Increased when the same settings and learned arrays give other results than before."""
     baseline: ClassVar[Mapping[str, object]] = {}
-    """Settings that were added after the first release, with the values that reproduce the earlier behaviour."""
+    """Settings that were added after the first release, with the values that reproduce the earlier behaviour; learned
+    attributes that were added, with None, in whose place the class computes what it did before."""
     registry: ClassVar[dict[str, type["Component"]]] = {}
     _digests: Mapping[str, tuple[Array, str]] = MappingProxyType({})
     """Learned arrays that have been hashed, with their digests."""
@@ -129,7 +130,11 @@ class Component:
         value, setting = getattr(self, name, None), name.removesuffix("_")
         if isinstance(value, Component):
             return value.is_fitted
-        return value is not None or (setting in self.setting_names() and getattr(self, setting) is None)
+        return (
+            value is not None
+            or name in self.baseline
+            or (setting in self.setting_names() and getattr(self, setting) is None)
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted

@@ -56,16 +56,17 @@ def require_part(name: str, kind: type[Component], hint: Hint) -> None:
 def require_declared_arrays(component: Component) -> None:
     """Raise an error if learned arrays are missing, or do not have the annotated types and shapes."""
     kind, arrays = type(component), component.learned_arrays()
-    declared = {name: hint for name, hint in learned_hints(kind).items() if hasattr(hint, "dim_str")}
-    missing = [name for name in declared if name not in arrays]
-    if missing and len(missing) < len(declared):
+    hints = ((name, each) for name, hint in learned_hints(kind).items() for each in _choices(hint))
+    declared = {name: hint for name, hint in hints if hasattr(hint, "dim_str")}
+    missing = [name for name in declared if name not in arrays and name not in kind.baseline]
+    if missing and not declared.keys().isdisjoint(arrays):
         raise InputError(f"the array {missing[0]} is missing")
     settings = component.settings().items()
     lengths = {name: value for name, value in settings if isinstance(value, int) and not isinstance(value, bool)}
     for name, array in arrays.items():
         hint = learned_hints(kind).get(name, Any)
         if name in declared:
-            _require_shape(name, array, hint, lengths, may_be_empty=name in kind.may_be_empty)
+            _require_shape(name, array, declared[name], lengths, may_be_empty=name in kind.may_be_empty)
         elif any(isinstance(each, type) and issubclass(each, Component) for each in _choices(hint)):
             raise InputError(f"{name} is an array; expected {' or '.join(map(_in_words, _choices(hint)))}")
 

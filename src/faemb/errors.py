@@ -35,6 +35,33 @@ class FormatError(FaembError):
     """A file that is not a model of this package, is damaged, or is newer than this version."""
 
 
+class ModelFileError(FormatError):
+    """A model file that cannot be used, and the cure for a model on its own; a collection has other cures."""
+
+    def __init__(self, fault: str, cure: str) -> None:
+        super().__init__(fault, cure)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        return "; ".join(self.args)
+
+
+class DamagedModelError(ModelFileError):
+    """The file is missing or damaged, or holds something else."""
+
+
+class OtherNumbersError(ModelFileError):
+    """The file is undamaged, but this version computes other numbers with its settings and arrays."""
+
+    def __init__(self, fault: str, cure: str, made_by: str) -> None:
+        super().__init__(fault, cure)
+        self.args = fault, cure, made_by
+        self.made_by = made_by
+
+    def __str__(self) -> str:
+        return "; ".join(self.args[:2])
+
+
 class MissingExtraError(FaembError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -23,7 +23,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -44,8 +44,8 @@ from faemb.declared import (
     require_part,
     setting_hints,
 )
-from faemb.errors import FaembError, FormatError, InputError, reason
-from faemb.runtime.storage import replacing, require_replaceable
+from faemb.errors import DamagedModelError, FaembError, FormatError, InputError, OtherNumbersError, reason
+from faemb.runtime.storage import is_collection, replacing, require_replaceable
 from faemb.settings import shown
 
 FORMAT = "faemb-model"
@@ -55,6 +55,7 @@ _NEEDED = {"1": {"model", "fingerprint"}, "2": {*_TEXTS, "checksum"}}
 _STORED = ("F32", "F64", "U8")
 """Types of arrays by their names in safetensors files."""
 _LONGEST_VERSION = 40
+_RESTORE = "restore it or fit again"
 
 Tree = dict[str, Any]
 _TREE = {"component": str, "revision": int, "settings": dict, "learned": dict}
@@ -64,7 +65,7 @@ class _NewerError(Exception):
     """The file holds a class, revision or setting that this version does not have."""
 
 
-class _OtherNumbersError(Exception):
+class _RevisionError(Exception):
     """The file holds a component whose results this version computes differently."""
 
 
@@ -112,9 +113,8 @@ def load(path: str | os.PathLike[str]) -> Component:
         raise _damaged(path)
     component = _built(header, arrays, digests, path)
     if arrays or fingerprint(component) != header["fingerprint"]:
-        made_by = _made_by(header)
-        raise FormatError(
-            f"{path} was made by faemb {made_by}, and this version reads it differently; {_cure(made_by)}"
+        raise _of_another_version(
+            header, f"{path} was made by faemb {_made_by(header)}, and this version reads it differently"
         )
     return component
 
@@ -136,15 +136,14 @@ def _built(
     header: dict[str, str], arrays: dict[str, np.ndarray], digests: dict[str, str], path: str | os.PathLike[str]
 ) -> Component:
     """Build the component, and convert every error to a FormatError; removes its arrays from `arrays`."""
-    made_by = _made_by(header)
     try:
         return _build(json.loads(header["model"]), arrays, digests, "", Any)
     except _NewerError as error:
         raise FormatError(
-            f"{path} was made by a newer faemb, {made_by} ({reason(error)}); pip install --upgrade faemb"
+            f"{path} was made by a newer faemb, {_made_by(header)} ({reason(error)}); pip install --upgrade faemb"
         ) from error
-    except _OtherNumbersError as error:
-        raise FormatError(f"{path} was made by faemb {made_by} ({reason(error)}); {_cure(made_by)}") from error
+    except _RevisionError as error:
+        raise _of_another_version(header, f"{path} was made by faemb {_made_by(header)} ({reason(error)})") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, FaembError) as error:
         raise _senseless(path, reason(error)) from error
 
@@ -162,6 +161,51 @@ def fingerprint(component: Component) -> str:
         "learned": component.digests() | {name: fingerprint(part) for name, part in component.learned_parts().items()},
     }
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+# Settings without what was learned.
+
+
+def settings_tree(component: Component) -> Tree:
+    """The classes and settings of a component and its parts, from which `unfitted` makes it again."""
+    return _describe(component.clone(), "", {}, {})
+
+
+def unfitted(tree: Tree, *, unchanged: Collection[str] = ()) -> Component:
+    """The component of a tree, without what it has learned.
+
+    Since it is to be fitted again, its classes may have had earlier revisions, but not those of the parts `unchanged`.
+    """
+    bare = _without_learned(tree)
+    fresh = _in_this_revision(bare)
+    kept = {name: bare["settings"][name] for name in unchanged}
+    return _build({**fresh, "settings": {**fresh["settings"], **kept}}, {}, {}, "", Any)
+
+
+def stated_settings(path: Path) -> Tree | None:
+    """The settings in the header of a model file, not verified; None if they cannot be read."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+        return _without_learned(json.loads(header["model"])) if header["version"] == str(VERSION) else None
+    except (OSError, SafetensorError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+
+
+def _without_learned(tree: Tree) -> Tree:
+    settings = {
+        name: _without_learned(value) if isinstance(value, dict) else value for name, value in tree["settings"].items()
+    }
+    return {**tree, "settings": settings, "learned": {}}
+
+
+def _in_this_revision(tree: Tree) -> Tree:
+    """With the revisions that the classes have here; later ones stay, and are refused."""
+    settings = {
+        name: _in_this_revision(value) if isinstance(value, dict) else value for name, value in tree["settings"].items()
+    }
+    here = _registered(tree["component"])
+    return {**tree, "revision": max(tree["revision"], 0 if here is None else here.revision), "settings": settings}
 
 
 def _is_baseline(component: Component, name: str, value: Any) -> bool:
@@ -228,8 +272,11 @@ def _build(tree: Tree, arrays: dict[str, np.ndarray], digests: dict[str, str], p
     with _in_part(prefix):
         for name, value in settings.items():
             require_declared(name, value, hints[name])
-    component = kind(**{**kind.baseline, **settings})
+    older = {name: value for name, value in kind.baseline.items() if name not in kind.learned}
+    component = kind(**{**older, **settings})
     for name in kind.learned:
+        if name in kind.baseline:
+            setattr(component, name, kind.baseline[name])  # unless the file has it
         if name in tree["learned"]:
             part = _build(tree["learned"][name], arrays, digests, f"{prefix}{name}.", hints[name])
             setattr(component, name, part)
@@ -251,19 +298,24 @@ def _in_part(prefix: str) -> Iterator[None]:
 
 
 def _kind(name: str, revision: int) -> type[Component]:
-    """The class of this name; imports all public modules if the class is not registered yet."""
+    """The class of this name, which must have this revision."""
+    kind = _registered(name)
+    if kind is None:
+        raise _NewerError(f"it holds a {name!r}")
+    if revision > kind.revision:
+        raise _NewerError(f"its {name} has revision {revision}, here {kind.revision}")
+    if revision < kind.revision:
+        raise _RevisionError(f"its {name} computes other numbers: revision {revision}, here {kind.revision}")
+    return kind
+
+
+def _registered(name: str) -> type[Component] | None:
+    """The class of this name, if there is one; imports all public modules if it is not registered yet."""
     if name not in Component.registry:
         package = import_module("faemb")
         for public in package.__all__:
             getattr(package, public)
-    if name not in Component.registry:
-        raise _NewerError(f"it holds a {name!r}")
-    kind = Component.registry[name]
-    if revision > kind.revision:
-        raise _NewerError(f"its {name} has revision {revision}, here {kind.revision}")
-    if revision < kind.revision:
-        raise _OtherNumbersError(f"its {name} computes other numbers: revision {revision}, here {kind.revision}")
-    return kind
+    return Component.registry.get(name)
 
 
 # Files.
@@ -272,13 +324,13 @@ def _kind(name: str, revision: int) -> type[Component]:
 def _read(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     try:
         if not path.is_file():
-            raise FormatError(f"no model at {path}; make one with: faemb fit IMAGES --out {path}")
+            raise _missing(path)
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             _check(header, path)
             return header, {name: _array(file, name, path) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise FormatError(f"{path} is not a faemb model, or is cut short ({error}); restore it or fit again") from error
+        raise DamagedModelError(f"{path} is not a faemb model, or is cut short ({error})", _RESTORE) from error
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -294,28 +346,42 @@ def _array(file: Any, name: str, path: Path) -> np.ndarray:
 
 def _check(header: dict[str, str], path: Path) -> None:
     if header.get("format") != FORMAT or "version" not in header:
-        raise FormatError(f"{path} is a safetensors file of something else, not a faemb model")
+        raise DamagedModelError(f"{path} is a safetensors file of something else, not a faemb model", _RESTORE)
     version = header["version"]
     if version not in _NEEDED:
-        cure = "pip install --upgrade faemb" if version.isdecimal() else "restore it or fit again"
-        raise FormatError(f"{path} has format version {version}; this faemb reads up to {VERSION}: {cure}")
+        fault = f"{path} has format version {version}; this faemb reads up to {VERSION}"
+        if version.isdecimal():
+            raise FormatError(f"{fault}: pip install --upgrade faemb")
+        raise DamagedModelError(fault, _RESTORE)
     if not _NEEDED[version] <= header.keys():
         raise _damaged(path)
 
 
-def _damaged(path: str | os.PathLike[str]) -> FormatError:
-    return FormatError(f"{path} is damaged: its contents do not match its checksum; restore it or fit again")
+def _missing(path: Path) -> FormatError:
+    if is_collection(path):
+        return FormatError(f"{path} is a collection; open it with faemb.Collection.open")
+    return DamagedModelError(f"no model at {path}", f"make one with: faemb fit IMAGES --out {path}")
 
 
-def _senseless(path: str | os.PathLike[str], fault: str) -> FormatError:
-    return FormatError(
-        f"{path} does not hold a model ({fault}); it is damaged or was not made by faemb: restore it or fit again"
+def _damaged(path: str | os.PathLike[str]) -> DamagedModelError:
+    return DamagedModelError(f"{path} is damaged: its contents do not match its checksum", _RESTORE)
+
+
+def _senseless(path: str | os.PathLike[str], fault: str) -> DamagedModelError:
+    return DamagedModelError(
+        f"{path} does not hold a model ({fault}); it is damaged or was not made by faemb", _RESTORE
     )
+
+
+def _of_another_version(header: dict[str, str], fault: str) -> OtherNumbersError:
+    made_by = _made_by(header)
+    return OtherNumbersError(fault, f"fit again, or use: {install_command(made_by)}", made_by)
 
 
 def _made_by(header: dict[str, str]) -> str:
     return header["made_by"][:_LONGEST_VERSION]
 
 
-def _cure(made_by: str) -> str:
-    return f'fit again, or use: pip install "faemb=={made_by}"'
+def install_command(version: str) -> str:
+    """The command that installs this version of faemb."""
+    return f'pip install "faemb=={version}"'

@@ -198,11 +198,13 @@ def test_a_damaged_model_is_refused_by_name(folder, root, damage):
     damage(folder / "model.faemb")
     for use in (
         lambda collection: collection.search(root / "photos" / "000.png"),
-        lambda collection: collection.check(),
-        lambda collection: collection.check(repair=True),
+        lambda collection: collection.update(),
         lambda collection: collection.add(root / "photos"),
     ):
-        with Collection.open(folder) as collection, pytest.raises(FormatError, match=r"model\.faemb"):
+        with (
+            Collection.open(folder) as collection,
+            pytest.raises(FormatError, match=r"model\.faemb.*check .* --repair"),
+        ):
             use(collection)
 
 

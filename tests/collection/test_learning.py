@@ -53,7 +53,8 @@ class TestModels:
         other = new_tiny_model().fit([extractor.extract(pixels(seed)).descriptors for seed in range(5)])
         other.save(collection.layout.model())
         with Collection.open(collection.layout.folder) as opened:
-            for use in (lambda: opened.search(photos / "a.png"), lambda: opened.add(photos), opened.info):
+            assert "is not the model that encoded this collection" in (opened.info().model_fault or "")
+            for use in (lambda: opened.search(photos / "a.png"), lambda: opened.add(photos)):
                 with pytest.raises(FormatError, match="is not the model that encoded this collection"):
                     use()
 

@@ -419,6 +419,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     yield f"  features {known.extractor}"
     parts = f", also of {known.parts} x {known.parts} parts of each image" if known.parts else ""
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
+    if known.model_fault is not None:
+        yield f"  cannot search: {known.model_fault}"
     yield f"  index    {known.index}"
     if known.store is not None:
         yield f"  vectors  {known.store}"

@@ -4,23 +4,25 @@ Damaged data is dropped and computed again: vectors from local features, local f
 files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.current_model import CurrentModel
+from faemb.collection.description import Encoding
 from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
+from faemb.collection.relearning import obstacle, relearn
 from faemb.collection.row_repair import repair_rows
 from faemb.collection.stored import stored_features
 from faemb.collection.stores.embedded import EmbeddedTable
 from faemb.collection.stores.store import Table
 from faemb.collection.thumbnails import Thumbnails
 from faemb.collection.writing import Report, Writer, writing_to
-from faemb.errors import FaembError, FormatError
+from faemb.errors import FaembError, FormatError, InputError, ModelFileError
 
 _COMPARED_AT_ONCE = 256
 """Number of images whose vectors are read at once."""
@@ -44,17 +46,23 @@ class Fault:
         return self.features or self.entry.offset is None
 
 
+class _UnknownTable:
+    """Vectors whose dimension is not known, because the model is damaged, and an earlier version has saved it."""
+
+    def damaged(self, images: Iterable[Entry]) -> set[int]:
+        return set()
+
+
 def faults(current: CurrentModel) -> Iterator[Fault]:
     """Images whose data does not match its checksums; another process may change the collection meanwhile."""
-    with current.snapshot() as model:
+    with current.catalogue.consistent(lambda: _table(current)) as table:
         generation, entries = current.catalogue.generation(), list(current.catalogue.sound_entries())
-        table = _table(current, model)
     for start in range(0, len(entries), _COMPARED_AT_ONCE):
         some = entries[start : start + _COMPARED_AT_ONCE]
         doubtful = _without_vectors(table, some)
         for entry in some:
             if entry.id in doubtful or not _features_match(current.layout, generation, entry):
-                found = _confirmed(current, model, (generation, entry))
+                found = _confirmed(current, (generation, entry))
                 if found is not None:
                     yield found
 
@@ -70,20 +78,40 @@ def repair(writer: Writer, current: CurrentModel, jobs: int | None) -> list[str]
     If features are lost and the file cannot be read, an image with a vector is kept without features; one with neither
     is removed. An interrupted repair is continued by the next one.
     """
-    model = current.get()
-    rows = repair_rows(writer, model)
+    damage = current.damage()
+    model = current.get() if damage is None else current.to_learn()
+    encoding = None if damage is not None else current.encoding()
+    if damage is not None and not writer.keep_features:
+        raise InputError(f"{damage}; {obstacle(writer.layout, writer.catalogue)}")
+    rows = repair_rows(writer, encoding)
     to_read = [row.image for row in rows if row.image is not None]
     found = [fault for fault in faults(current) if fault.entry.path not in to_read]
     if found or to_read:
-        _drop(writer, model, found)
+        _drop(writer, encoding, found)
         names = [*(fault.entry.path for fault in found if fault.needs_file), *to_read]
         lost = [writer.catalogue.entry(name) for name in names]
         gather_again(writer, [entry for entry in lost if entry is not None], model, jobs, Report())
     restored = _restore_features(writer, model, jobs)
-    if model.is_fitted:
+    if damage is not None:
+        restored += [_learn_again(writer, current, model, damage)]
+    elif model.is_fitted:
         writer.encode_waiting(model)
     told = [(row.sentence, row.image) for row in rows] + [(str(fault), fault.entry.path) for fault in found]
     return [*(sentence + _end(writer, image) for sentence, image in told), *restored]
+
+
+def _learn_again(writer: Writer, current: CurrentModel, model: Model, damage: str) -> str:
+    """Replace a damaged model by one with its settings, learned from the stored features; a sentence about it."""
+    if not writer.catalogue.about()["model"]:  # it had learned nothing that was used
+        with writer.catalogue.change():
+            model.save(writer.layout.model(writer.catalogue.in_use().model), overwrite=True)
+        return damage
+    try:
+        done = relearn(writer, model, lambda sentence: None)
+    except InputError as error:
+        raise InputError(f"{damage}; {error}") from error
+    current.keep(done.model, done.fingerprint)
+    return f"{damage}; the model was learned again from {done.learned_from:,} images"
 
 
 def _end(writer: Writer, image: str | None) -> str:
@@ -125,24 +153,24 @@ def repair_thumbnails(writer: Writer, jobs: int | None) -> list[str]:
     return [f"missing dates of photographs in {writer.thumbnails.path}: {dated}"] if dated else []
 
 
-def _drop(writer: Writer, model: Model, found: Sequence[Fault]) -> None:
+def _drop(writer: Writer, encoding: Encoding | None, found: Sequence[Fault]) -> None:
     with writer.catalogue.change():
         for fault in found:
             if fault.features:
                 writer.catalogue.forget_features(fault.entry.id)
             if fault.vector:
                 writer.catalogue.forget_vector(fault.entry.id)
-        _continue_within_files(writer, model)
+        _continue_within_files(writer, encoding)
 
 
-def _continue_within_files(writer: Writer, model: Model) -> None:
+def _continue_within_files(writer: Writer, encoding: Encoding | None) -> None:
     """After damaged entries were dropped: let new data be appended at the end of a truncated file."""
     layout, catalogue, generation = writer.layout, writer.catalogue, writer.generation
     if catalogue.free_offset() > (size := _size(layout.features(generation))):
         catalogue.use(offsets=size)
-    if not model.is_fitted:
+    if encoding is None:
         return
-    table = writer.table(model)
+    table = writer.table(encoding)
     if not isinstance(table, EmbeddedTable):
         return
     file = table.file
@@ -156,30 +184,33 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
 
 
-def _confirmed(current: CurrentModel, model: Model, known: tuple[int, Entry]) -> Fault | None:
+def _confirmed(current: CurrentModel, known: tuple[int, Entry]) -> Fault | None:
     """The fault, if the catalogue still has the same entry: the data may have been replaced meanwhile."""
-    table = _table(current, model)
+    table = _table(current)
     while (found := _compared(current.layout, table, *known)) is not None:
-        with current.snapshot() as model:
+        with current.catalogue.consistent(lambda: _table(current)) as table:
             generation, entry = current.catalogue.generation(), current.catalogue.entry(found.entry.path)
-            table = _table(current, model)
         if entry is None or (generation, entry) == known:
             return found if entry is not None else None
         known = generation, entry
     return None
 
 
-def _compared(layout: Layout, table: Table | None, generation: int, entry: Entry) -> Fault | None:
+def _compared(layout: Layout, table: Table | _UnknownTable | None, generation: int, entry: Entry) -> Fault | None:
     vector, features = bool(_without_vectors(table, [entry])), not _features_match(layout, generation, entry)
     return Fault(entry, vector, features) if vector or features else None
 
 
-def _table(current: CurrentModel, model: Model) -> Table | None:
+def _table(current: CurrentModel) -> Table | _UnknownTable | None:
     """The table of vectors of the current state; None if the model is not fitted."""
-    return current.store.get().table(current.catalogue.table(), model) if model.is_fitted else None
+    try:
+        encoding = current.encoding()
+    except ModelFileError:
+        return _UnknownTable()
+    return None if encoding is None else current.store.get().table(current.catalogue.table(), encoding)
 
 
-def _without_vectors(table: Table | None, entries: Sequence[Entry]) -> set[int]:
+def _without_vectors(table: Table | _UnknownTable | None, entries: Sequence[Entry]) -> set[int]:
     """Ids of the images whose vector is damaged, or cannot be computed."""
     lost = {entry.id for entry in entries if entry.slot is None and entry.features > 0 and entry.offset is None}
     placed = [entry for entry in entries if entry.slot is not None]

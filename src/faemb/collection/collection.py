@@ -342,13 +342,13 @@ class Collection:
             notice(f"the model was not learned again: {error}")
 
     def _relearn(self, writer: Writer, report: Report, notice: Notice, jobs: Jobs = None) -> None:
-        done = relearn(writer, self.model, notice, jobs)
+        done = relearn(writer, self._current.to_learn(), notice, jobs)
         self._current.keep(done.model, done.fingerprint)
         report.relearned_from = done.learned_from
 
     def _compact_if_due(self, writer: Writer) -> None:
         if writer.compaction_is_due():
-            writer.compact(self.model)
+            writer.compact(self._current.encoding())
 
     @contextmanager
     def _changing(self, progress: Progress | None, *, repairing: bool = False) -> Iterator[Writer]:
@@ -361,13 +361,13 @@ class Collection:
                 if writer.store.address is None:
                     yield writer
                     return
-                writer.take_over(self.model, repairing=repairing)
+                writer.take_over(self._current.encoding(), repairing=repairing)
                 self._store.remember()
                 yield writer
                 with suppress(
                     StoreAwayError
                 ):  # the change is complete; the next writer removes unused rows from the server
-                    writer.hand_over(self.model)
+                    writer.hand_over(self._current.encoding())
         except FaembError:
             raise
         except Exception as error:  # libraries have errors of their own for it
@@ -581,7 +581,7 @@ class Collection:
 
     def info(self) -> Info:
         """A summary of the collection."""
-        count, model = self._catalogue.count, self.model
+        count, model = self._catalogue.count, self._current.summary()
         return Info(
             images=count(),
             searchable=count("slot is not null"),
@@ -590,9 +590,9 @@ class Collection:
             unreadable={str(self.layout.path_of(name)): why for name, why in self._catalogue.unreadable().items()},
             folders=[str(folder) for folder in self._folders()],
             bytes=sum(map(_size, self.layout.folder.iterdir())),
-            encoder=repr((model.encoder_ if model.is_fitted else model.encoder).embedding),
-            extractor=repr(model.extractor),
-            dimension=model.dimension if model.is_fitted else 0,
+            encoder=model.encoder,
+            extractor=model.extractor,
+            dimension=model.dimension,
             index=self._about["index"],
             excluded={str(folder): patterns for folder, patterns in self.folders().items() if patterns},
             learned_from=self._catalogue.learned_from(),
@@ -602,6 +602,7 @@ class Collection:
             keeps_features=self._about["keep_features"] != "0",
             store=(self._catalogue.store() or (None,))[0],
             is_being_changed=is_being_changed(self.layout),
+            model_fault=model.fault,
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:
@@ -610,10 +611,9 @@ class Collection:
         Existing files that are not recognised as written by this method are replaced only with `overwrite`.
         """
         require_choice("format", form, FORMATS)
-        self._reader.require_fitted()
-        with self._reader.view() as view:
-            paths = self._reader.paths(view)
-        export_vectors(view, paths, self._folders(), Path(out), form, overwrite=overwrite)
+        with self._reader.rows() as rows:
+            paths = self._reader.paths(rows)
+        export_vectors(rows, paths, self._folders(), Path(out), form, overwrite=overwrite)
         return len(paths)
 
     @property
@@ -642,7 +642,9 @@ class Collection:
             for path in indexes:
                 path.unlink(missing_ok=True)
         else:
-            images = [row.sentence for row in row_faults(self._catalogue)]
+            fault = self._current.summary().fault
+            images = [] if fault is None else [fault]
+            images += [row.sentence for row in row_faults(self._catalogue)]
             images += [str(fault) for fault in faults(self._current)]
             images += thumbnail_faults(self._thumbnails)
         return [*images, *(f"the index {path} is damaged" for path in indexes)]

@@ -5,6 +5,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
+from faemb.collection.description import FACT, Description
 from faemb.collection.layout import MODEL, Layout, typed
 from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
@@ -39,14 +40,16 @@ def create(layout: Layout, model: Model, *, keep_features: bool, index: str, sto
             )
         if layout.model().exists() and not _holds(layout.model(), model):
             raise InputError(_not_its_own(layout, [MODEL]))
-        fingerprint = model.save(layout.model())
+        model.save(layout.model())
+        known = Description.of(model)
         about = {
             "format": FORMAT,
             "version": str(VERSION),
             "generation": "1",
-            "model": fingerprint if model.is_fitted else "",
+            "model": known.fingerprint if model.is_fitted else "",
             "learned_from": "0" if model.is_fitted else "",
-            **settings(fingerprint, keep_features=keep_features, index=index),
+            FACT: known.as_text(),
+            **settings(known.fingerprint, keep_features=keep_features, index=index),
             **attached,
         }
         Catalogue.create(layout.catalogue, about).close()

@@ -9,7 +9,7 @@ import numpy as np
 
 from faemb.collection.backends import faiss, write_index
 from faemb.collection.parquet import is_our_parquet, pyarrow, write_parquet
-from faemb.collection.reading import View
+from faemb.collection.reading import Rows
 from faemb.errors import InputError
 from faemb.features.files.hdf5 import h5py
 from faemb.features.files.hloc import is_our_hloc, new_hloc
@@ -37,7 +37,7 @@ def require_export(out: AnyPath, form: str, *, overwrite: bool = False) -> None:
 
 
 def export_vectors(
-    view: View, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str, *, overwrite: bool = False
+    rows: Rows, paths: Sequence[Path], folders: Iterable[Path], out: Path, form: str, *, overwrite: bool = False
 ) -> None:
     """Vectors in the order of their slots, with the images' paths: inside the file, or beside it in a .json file.
 
@@ -45,23 +45,23 @@ def export_vectors(
     Existing files are replaced only if they are recognised as written here, or with `overwrite`.
     """
     require_export(out, form, overwrite=overwrite)
-    vectors, names = view.vectors, [str(path) for path in paths]
+    vectors, names = rows.vectors, [str(path) for path in paths]
     if form == "npz":
         with replacing(out) as temporary:
-            _write_npz(temporary, vectors[view.slots], names)
+            _write_npz(temporary, vectors[rows.slots], names)
     elif form == "fvecs":
-        write_fvecs(out, vectors[view.slots])
+        write_fvecs(out, vectors[rows.slots])
         _write_names(out, names)
     elif form == "faiss":
-        _write_faiss(view, out)
+        _write_faiss(rows, out)
         _write_names(out, names)
     elif form == "parquet":
         with replacing(out) as temporary, temporary.open("wb") as file:
-            write_parquet(file, vectors, view.slots, view.ids, list(map(_as_text, names)))
+            write_parquet(file, vectors, rows.slots, rows.ids, list(map(_as_text, names)))
     else:
         base = picture_folder(paths, folders)
         relative = [path.relative_to(base).as_posix() for path in paths]
-        _write_hloc(out, zip(relative, (vectors[slot] for slot in view.slots), strict=True))
+        _write_hloc(out, zip(relative, (vectors[slot] for slot in rows.slots), strict=True))
 
 
 def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
@@ -110,11 +110,11 @@ def _as_text(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _write_faiss(view: View, out: Path) -> None:
+def _write_faiss(rows: Rows, out: Path) -> None:
     library = faiss()
-    index = library.IndexFlatIP(view.vectors.shape[1])
-    for start in range(0, len(view.slots), 4096):
-        index.add(np.ascontiguousarray(view.vectors[view.slots[start : start + 4096]]))
+    index = library.IndexFlatIP(rows.vectors.shape[1])
+    for start in range(0, len(rows.slots), 4096):
+        index.add(np.ascontiguousarray(rows.vectors[rows.slots[start : start + 4096]]))
     with replacing(out) as temporary, temporary.open("wb") as file:
         write_index(index, file.write)
 

@@ -16,12 +16,14 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from faemb import persistence
 from faemb.collection.catalogue import ADDED_IN_VERSION_3, FORMAT, VERSION, Catalogue
-from faemb.collection.current_model import wrong_model
+from faemb.collection.current_model import settings_of, wrong_model
+from faemb.collection.description import FACT, Description, description_in
 from faemb.collection.layout import MODEL, Layout
 from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
-from faemb.errors import FaembError, FormatError
+from faemb.errors import DamagedModelError, FaembError, FormatError, OtherNumbersError
 
 _NEEDED = {"generation", "model", "asked", "keep_features", "index"}
 
@@ -48,10 +50,12 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
         return None
     try:
         with only_writer(layout, catalogue):
+            _require_usable(layout, catalogue)
             with catalogue.change():
                 version = _version(catalogue)  # another process may have converted it meanwhile
                 for step in range(version, VERSION):
                     STEPS[step](layout, catalogue)
+                _describe(layout, catalogue)
             with catalogue.change():
                 layout.sweep(catalogue.in_use())
     except FormatError:
@@ -62,6 +66,34 @@ def migrate(layout: Layout, catalogue: Catalogue) -> str | None:
             f"before it can be used: {error}"
         ) from error
     return f"{layout.folder} was converted from format version {version} to {VERSION}" if version < VERSION else None
+
+
+def _require_usable(layout: Layout, catalogue: Catalogue) -> None:
+    """An error, before anything is changed, if this version cannot use the model: the one that wrote it still can.
+
+    A damaged model is no reason, if it can be learned again.
+    """
+    file, about = layout.model(catalogue.in_use().model), catalogue.about()
+    try:
+        model = Model.load(file)
+    except OtherNumbersError as error:
+        known = description_in(about)
+        use = persistence.install_command(error.made_by if known is None else known.written_by)
+        raise FormatError(
+            f"{error.fault}; {layout.folder} was left in format version {about['version']}: use it with: {use}, "
+            "or index the images again into a new collection"
+        ) from error
+    except DamagedModelError:
+        settings_of(layout, catalogue)
+        return
+    if about["version"] != "1" and about["model"] not in ("", model.fingerprint):
+        raise FormatError(wrong_model(file))
+
+
+def _describe(layout: Layout, catalogue: Catalogue) -> None:
+    """Record the model and this version, which reads it in the new format."""
+    with suppress(DamagedModelError):
+        catalogue.set(FACT, Description.of(Model.load(layout.model(catalogue.in_use().model))).as_text())
 
 
 def _version(catalogue: Catalogue) -> int:

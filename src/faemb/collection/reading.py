@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,6 +37,17 @@ _ENOUGH_IN_USE = 0.5
 DECIMALS = 5
 """Decimals to which similarities are rounded (float32 precision), so that copies have similarity 1, also with
 threshold=1."""
+
+
+class Rows(NamedTuple):
+    """The vectors of whole images, in one state."""
+
+    slots: Int[np.ndarray, " n"]
+    """Slots in use, ascending."""
+    ids: Int[np.ndarray, " n"]
+    """Image of each of `slots`."""
+    vectors: Float[np.ndarray, "total D"] | RemoteVectors
+    """Those of all slots, in use or not."""
 
 
 @dataclass(frozen=True)
@@ -277,15 +288,18 @@ class Reader:
             raise InputError(f"{image} is not in the collection {self.layout.folder}")
         return stored_features(self.layout.features(self.catalogue.generation()), entry)
 
-    def paths(self, view: View) -> list[Path]:
+    def paths(self, view: View | Rows) -> list[Path]:
         """The file of each image of a view, in the order of its slots."""
         images = view.ids.tolist()
         names = self.catalogue.paths(images)
         return [self.layout.path_of(names[image]) for image in images]
 
     def require_fitted(self) -> None:
-        if not self.model.is_fitted:
-            raise InputError(f"{self.layout.folder} holds no encoded images yet; {self._cure_of_emptiness()}")
+        if not self._model.is_fitted():
+            raise self._unfitted()
+
+    def _unfitted(self) -> InputError:
+        return InputError(f"{self.layout.folder} holds no encoded images yet; {self._cure_of_emptiness()}")
 
     def _cure_of_emptiness(self) -> str:
         if is_being_changed(self.layout):
@@ -293,6 +307,18 @@ class Reader:
         folder = typed(self.layout.folder)
         update = f"faemb update {folder}, or with more images: " if self.catalogue.count("features > 0") else ""
         return f"run: {update}faemb add {folder} IMAGES"
+
+    def rows(self) -> AbstractContextManager[Rows]:
+        """The vectors in use, for which no model is needed."""
+        return self.catalogue.consistent(self._rows)
+
+    def _rows(self) -> Rows:
+        encoding = self._model.encoding()
+        if encoding is None:
+            raise self._unfitted()
+        slots, ids = self.catalogue.live()
+        table = self.store.get().table(self.catalogue.table(), encoding)
+        return Rows(slots, ids, table.vectors(self.catalogue.next_slot())[0])
 
     def _current(self) -> View:
         state = self.catalogue.state()

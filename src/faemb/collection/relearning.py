@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.description import FACT, Description
 from faemb.collection.encoding import encoded, portion_size
 from faemb.collection.facts import Relearning
 from faemb.collection.layout import Layout, relearned_model, typed
@@ -105,7 +106,7 @@ def relearn(writer: Writer, model: Model, notice: Notice, jobs: Jobs = None) -> 
     notice(announcement(writer))
     coming, fresh = _continued(writer, model) or _begun(writer, model, jobs)
     _stage(writer, fresh, coming, jobs)
-    _switch(writer, coming)
+    _switch(writer, coming, fresh)
     return Relearned(fresh, coming.model, coming.learned_from)
 
 
@@ -158,11 +159,12 @@ def _unstaged(catalogue: Catalogue, most: int) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _switch(writer: Writer, coming: Relearning) -> None:
+def _switch(writer: Writer, coming: Relearning, fresh: Model) -> None:
     with writer.catalogue.change(), writing_to(writer.layout.folder):
         _link_features(writer, coming)
         sync_folder(writer.layout.folder)
         writer.catalogue.end_relearning(coming)
+        writer.catalogue.set(FACT, Description.of(fresh).as_text())
         if writer.store.address is not None:
             writer.catalogue.forget_freed_slots()  # of the old table, which is deleted
     writer.sweep()

@@ -192,3 +192,5 @@ class Info:
     """Address of the server with the vectors; None if they lie in the collection's folder."""
     is_being_changed: bool = False
     """Whether a process is changing it at present; otherwise `faemb update` encodes images that wait."""
+    model_fault: str | None = None
+    """Why the model cannot be used, with the cure; None if it can."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from faemb.collection.catalogue import Catalogue, Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import typed
-from faemb.collection.model import Model
 from faemb.collection.rows import DamagedRow
 from faemb.collection.sources import is_there
 from faemb.collection.stored import stored_features
@@ -33,7 +33,7 @@ def row_faults(catalogue: Catalogue) -> list[RowFault]:
     return [RowFault(_told(row)) for row in catalogue.damaged_rows()]
 
 
-def repair_rows(writer: Writer, model: Model) -> list[RowFault]:
+def repair_rows(writer: Writer, model: Encoding | None) -> list[RowFault]:
     """Correct the rows of images as far as their data allows, and drop damaged rows of other tables."""
     found = writer.catalogue.damaged_rows()
     if not found:
@@ -42,7 +42,7 @@ def repair_rows(writer: Writer, model: Model) -> list[RowFault]:
         return [_repaired(writer, model, row) for row in found]
 
 
-def _repaired(writer: Writer, model: Model, row: DamagedRow) -> RowFault:
+def _repaired(writer: Writer, model: Encoding | None, row: DamagedRow) -> RowFault:
     path = row.values.get("path")
     if row.table != "images" or not isinstance(path, str):
         writer.catalogue.drop_row(row)
@@ -55,13 +55,13 @@ def _repaired(writer: Writer, model: Model, row: DamagedRow) -> RowFault:
     return RowFault(f"{_told(row)}; its file is not there and is read by the next update")
 
 
-def _confirmed(writer: Writer, model: Model, row: DamagedRow) -> Entry:
+def _confirmed(writer: Writer, model: Encoding | None, row: DamagedRow) -> Entry:
     """What the row says, without what is impossible or not confirmed by stored data; its file counts as changed."""
     held: dict[str, Any] = {name: value if _is_count(value) else None for name, value in row.values.items()}
     text = {name: str(row.values[name]) for name in ("path", "hash")}
     size = {name: held[name] or 0 for name in ("width", "height")}
     entry = Entry(**{**held, **text, **size, "bytes": 0, "changed": 0, "features": max(1, held["features"] or 1)})
-    if entry.slot is None or not model.is_fitted or writer.table(model).damaged([entry]):
+    if entry.slot is None or model is None or writer.table(model).damaged([entry]):
         entry = replace(entry, slot=None, vector_crc=None)
     try:
         features = stored_features(writer.layout.features(writer.generation), entry)

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.database import NoRoomError
 from faemb.collection.departing import Departure
+from faemb.collection.description import FACT, Description, Encoding, description_in
 from faemb.collection.exclusions import exclude
 from faemb.collection.facts import Freed
 from faemb.collection.layout import Layout
@@ -123,19 +124,19 @@ class Writer:
             self._publish()  # before the table that was in use is deleted
             self.store.sweep({self.catalogue.table(), 0 if coming is None else coming.generation})
 
-    def table(self, model: Model) -> Table:
+    def table(self, model: Encoding) -> Table:
         """The table of vectors in use."""
         return self.store.table(self.catalogue.table(), model)
 
     # A store that is not in the collection's folder.
 
-    def take_over(self, model: Model, *, repairing: bool = False) -> None:
+    def take_over(self, model: Encoding | None, *, repairing: bool = False) -> None:
         """Remove rows that killed processes have left in the store, and start recording slots to free at the end."""
         if self.store.address is None:
             return
         self.catalogue.watch_slots()
         self.catalogue.forget_freed_slots()
-        if self.catalogue.about()["model"]:
+        if model is not None and self.catalogue.about()["model"]:
             table = self.table(model)
             if repairing:
                 table.create()  # it may be lost
@@ -162,9 +163,9 @@ class Writer:
         if self.catalogue.next_slot():
             table.set_mark(fresh)
 
-    def hand_over(self, model: Model) -> None:
+    def hand_over(self, model: Encoding | None) -> None:
         """Remove the rows of images that have been removed or replaced."""
-        if not self._is_attached or not self.catalogue.about()["model"]:
+        if not self._is_attached or model is None or not self.catalogue.about()["model"]:
             return
         if freed := self.catalogue.freed_slots():
             self.table(model).remove(freed)
@@ -212,9 +213,12 @@ class Writer:
 
     def claim(self, model: Model) -> None:
         """Record the model before the first image is encoded; every other model is refused from now on."""
-        if not self.catalogue.about()["model"]:
+        about = self.catalogue.about()
+        if not about["model"] or description_in(about) is None:
             with self.catalogue.change():
-                self.catalogue.set("model", model.fingerprint)
+                known = Description.of(model)
+                self.catalogue.set("model", known.fingerprint)
+                self.catalogue.set(FACT, known.as_text())
 
     def waiting(self) -> int:
         """Number of images that have no vector yet."""
@@ -308,7 +312,7 @@ class Writer:
                 self.catalogue.set_freed(freed)
         return _is_too_much(freed, slots, size)
 
-    def compact(self, model: Model) -> None:
+    def compact(self, model: Encoding | None) -> None:
         """Copy the data in use to new files and name these, in one transaction; then delete the old files.
 
         If the disk has no room for both, nothing changes, and compaction is due again after the next change.
@@ -323,7 +327,7 @@ class Writer:
         with suppress(FaembError, OSError):  # they are unused, and are deleted next time
             self.thumbnails.remove(self.thumbnails.contents() - {entry.hash for entry in kept})
 
-    def _compacted(self, model: Model) -> list[Entry]:
+    def _compacted(self, model: Encoding | None) -> list[Entry]:
         """Copy the data of all images to the next generation; returns the images."""
         entries = list(self.catalogue.entries())
         by_slot = sorted((entry for entry in entries if entry.slot is not None), key=lambda entry: entry.slot or 0)
@@ -332,7 +336,7 @@ class Writer:
             leftover.unlink(missing_ok=True)  # it may be a hard link to a file in use
         moves = self.store.address is None  # a server frees space by itself
         slots = {entry.id: slot if moves else entry.slot or 0 for slot, entry in enumerate(by_slot)}
-        if by_slot and moves:
+        if by_slot and moves and model is not None:
             self._copy_vectors(by_slot, model, fresh)
         offsets, size = self._copy_features(entries, fresh)
         sync_folder(self.layout.folder)
@@ -343,7 +347,7 @@ class Writer:
         self.catalogue.set_freed(Freed(0, 0))
         return entries
 
-    def _copy_vectors(self, entries: Sequence[Entry], model: Model, generation: int) -> None:
+    def _copy_vectors(self, entries: Sequence[Entry], model: Encoding, generation: int) -> None:
         slots = np.array([entry.slot for entry in entries], np.int64)
         whole, stored = self.table(model).vectors(self.catalogue.next_slot())
         rows, new = whole if stored is None else stored, self.store.table(generation, model)

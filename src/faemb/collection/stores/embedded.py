@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import Layout
-from faemb.collection.model import Model
 from faemb.collection.slots import SlotFile, read_at
 from faemb.collection.stores.store import Store, Table
 from faemb.errors import FormatError
@@ -19,13 +19,13 @@ class Embedded(Store):
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def table(self, number: int, model: Model) -> "EmbeddedTable":
+    def table(self, number: int, model: Encoding) -> "EmbeddedTable":
         return EmbeddedTable(self._layout, number, model)
 
     def require_free(self) -> None:
         pass  # a file that the catalogue does not name is overwritten
 
-    def check_model(self, model: Model) -> None:
+    def check_model(self, model: Encoding) -> None:
         pass
 
     def drop(self, number: int) -> None:
@@ -42,7 +42,7 @@ class Embedded(Store):
 
 
 class EmbeddedTable(Table):
-    def __init__(self, layout: Layout, number: int, model: Model) -> None:
+    def __init__(self, layout: Layout, number: int, model: Encoding) -> None:
         self._shape = model.vectors_per_image, model.dimension
         self.file = SlotFile(layout.vectors(number), "<f4", self._shape[0] * self._shape[1])
 

@@ -29,8 +29,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
+from faemb.collection.description import Encoding
 from faemb.collection.layout import typed
-from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours
 from faemb.collection.slots import checksums
 from faemb.collection.stores.addresses import Address
@@ -74,10 +74,10 @@ class MilvusStore(Store):
         self.server, self._name = Server(address), address.name
         self._indexes: dict[str, Indexes] = {}
 
-    def table(self, number: int, model: Model) -> "MilvusTable":
+    def table(self, number: int, model: Encoding) -> "MilvusTable":
         return MilvusTable(self, self.name_of(number), model)
 
-    def indexes(self, table: str, model: Model) -> Indexes:
+    def indexes(self, table: str, model: Encoding) -> Indexes:
         """The opened indexes of a table."""
         if table not in self._indexes:
             how = self.describe(model), model.dimension
@@ -87,7 +87,7 @@ class MilvusStore(Store):
     def name_of(self, number: int) -> str:
         return f"{self._name}_{number}"
 
-    def check_model(self, model: Model) -> None:
+    def check_model(self, model: Encoding) -> None:
         if model.dimension > MOST_DIMENSIONS:
             raise InputError(
                 f"vectors have {model.dimension:,} dimensions, and Milvus stores at most {MOST_DIMENSIONS:,}; shorten "
@@ -135,7 +135,7 @@ class MilvusStore(Store):
             )
         return held | {_WRITER: told.get("properties", {}).get(_WRITER, "")}
 
-    def describe(self, model: Model) -> str:
+    def describe(self, model: Encoding) -> str:
         facts = {"collection": self._owner.collection, "model": model.fingerprint}
         return json.dumps({"made_by": "faemb", **facts, "vectors_per_image": model.vectors_per_image})
 
@@ -158,7 +158,7 @@ class MilvusStore(Store):
 
 
 class MilvusTable(Table):
-    def __init__(self, store: MilvusStore, name: str, model: Model) -> None:
+    def __init__(self, store: MilvusStore, name: str, model: Encoding) -> None:
         self._store, self._server, self.name, self._model = store, store.server, name, model
         self.per_slot, self.dimension = model.vectors_per_image, model.dimension
         self._is_verified = False

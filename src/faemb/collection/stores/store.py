@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.model import Model
+from faemb.collection.description import Encoding
 from faemb.collection.nearest import Neighbours, nearest
 
 
@@ -99,14 +99,14 @@ class Store(ABC):
     """Random id in both catalogue and store, compared before use."""
 
     @abstractmethod
-    def table(self, number: int, model: Model) -> Table: ...
+    def table(self, number: int, model: Encoding) -> Table: ...
 
     @abstractmethod
     def require_free(self) -> None:
         """Raise an error if the store's name is in use; nothing is changed."""
 
     @abstractmethod
-    def check_model(self, model: Model) -> None:
+    def check_model(self, model: Encoding) -> None:
         """Raise an error if vectors of this model cannot be stored."""
 
     @abstractmethod
