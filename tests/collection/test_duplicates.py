@@ -26,6 +26,7 @@ from faemb.collection.duplicates import (
     linked,
 )
 from faemb.collection.layout import Layout
+from faemb.collection.pairs import Pair, PairJudge
 from faemb.collection.reading import View
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
@@ -34,7 +35,7 @@ from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
 from pictures import blank, pictures
-from small_collections import new_tiny_model, tiny_model, working_here
+from small_collections import damage_vector, new_tiny_model, tiny_model, working_here
 
 # Images become pairs
 
@@ -388,6 +389,36 @@ def test_damaged_features_leave_similarity(collected):
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
     assert re.search(r"the local features of 1 images are damaged or lost; run: faemb check .* --repair", groups.note)
+
+
+@pytest.mark.parametrize("number", [1000.0, 8.3e36, np.nan])
+@pytest.mark.parametrize("options", [{}, {"same_thing": True}, {"mirrored": True}, {"verify": False}])
+def test_an_image_whose_vector_is_damaged_is_in_no_group(edited, tmp_path, number, options):
+    root = shutil.copytree(edited.layout.folder.parent, tmp_path / "root")
+    with Collection.open(root / "photos.faemb") as damaged:
+        expected = names(damaged.duplicates(**options))
+        assert any("1/jpeg" in group for group in expected)
+        damage_vector(damaged, root / "photos" / "1" / "jpeg.png", number)
+        groups = damaged.duplicates(**options)
+    assert names(groups) == [[name for name in group if name != "1/jpeg"] for group in expected]
+    assert groups.note.startswith("an image is left out, because the stored vector is damaged; run: faemb check")
+
+
+def test_a_similarity_that_no_vectors_have_makes_no_copies(edited):
+    """As damaged vectors in a server may give, which are not compared with their checksums."""
+    view = edited.view()
+    judge = PairJudge(view, edited._reader.catalogue.entries_of, unverified=0.4, tolerant=False)
+    place = {Path(entry.path).parent.name: row for row, entry in enumerate(edited.entries())}
+    for similarity in (1.1, 75.0, np.inf, np.nan):
+        assert list(judge.judge([Pair(*sorted((place["0"], place["1"])), similarity)], lambda *call: None)) == []
+
+
+def test_mirrored_images_without_features_are_told(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)
+    groups = collection.duplicates(0.99, mirrored=True)
+    assert stems(groups) == [("similar", ["copy", "scene0"])]
+    assert "the local features of 4 images are not kept" in groups.note
 
 
 @pytest.mark.parametrize("given", ["same_thing", "mirrored"])

@@ -140,6 +140,8 @@ def similar_when_mirrored(
         progress("mirrored images", start, total)
         places = range(start, min(start + _MIRRORED, total))
         features = [(place, each) for place, each in zip(places, load(places), strict=True) if each is not None]
+        if not features:
+            continue
         vectors = view.model.encode([each.descriptors for _, each in features])
         found = view.search(vectors, _NEIGHBOURS, kind)
         for (place, _), others, scores in zip(features, found.rows.tolist(), found.scores.tolist(), strict=True):

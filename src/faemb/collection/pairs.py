@@ -21,6 +21,8 @@ from faemb.runtime.threads import cores, in_threads
 
 COPY = 0.95
 """Smallest similarity of copies with too few features or matches to be verified, which could match by chance."""
+_MOST = 1 + 1e-4
+"""Similarities above this are not of unit vectors: one of them is damaged."""
 _IMAGES = 256
 """Number of images whose entries are read from the catalogue at once."""
 
@@ -131,6 +133,8 @@ class PairJudge:
     def _kind(self, pair: Pair, first: Matchable | None, second: Matchable | None) -> str:
         """Kind of the pair; empty if it is not linked."""
         turn = self._extractor.largest_turn
+        if not pair.similarity <= _MOST:
+            return ""
         if first is None or second is None or turn is None:
             return SIMILAR if pair.similarity >= self._unverified else ""
         found = verify(first, second, turn=turn)
