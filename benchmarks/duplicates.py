@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmarks import affine
 from benchmarks.report import Result
 from faemb.collection import Collection, new_model
-from faemb.collection.duplicates import connected, linked
+from faemb.collection.components import connected
+from faemb.collection.duplicates import linked
 from faemb.runtime import silent
 
 _THRESHOLDS = (0.2, 0.25, 0.3, 0.4)

@@ -55,14 +55,14 @@ def vectors_of(collection: Collection) -> dict[str, np.ndarray]:
     return {slots[int(slot)]: vector for slot, vector in zip(view.slots, vectors, strict=True)}
 
 
-def damage_vector(collection: Collection, image: Path) -> None:
-    """One number of the stored vector, by little."""
+def damage_vector(collection: Collection, image: Path, number: float = 0.01) -> None:
+    """One number of the stored vector."""
     view, entry = collection.view(), collection.entry(image)
     assert entry is not None
     assert entry.slot is not None
     with collection.layout.vectors(view.generation).open("r+b") as file:
         file.seek(view.stored[entry.slot].nbytes * entry.slot)
-        file.write(np.float32(0.01).tobytes())
+        file.write(np.float32(number).tobytes())
 
 
 def names_in(collection: Collection) -> set[str]:

@@ -170,13 +170,32 @@ def test_an_image_whose_vector_is_damaged_is_left_out_and_the_cure_told(folder, 
         assert ([hit.path for hit in after.hits], after.note) == ([hit.path for hit in before.hits], "")
 
 
-def test_a_vector_of_no_numbers_spoils_no_other_answer(folder, root):
-    with (folder / "vectors-1.f32").open("r+b") as file:
-        file.write(np.full(3, np.nan, "<f4").tobytes())
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -3e38])
+@pytest.mark.parametrize("index", [None, "rabitq"])
+def test_a_vector_of_no_numbers_is_left_out_and_spoils_no_other_answer(folder, root, number, index):
+    if index:
+        pytest.importorskip("faiss")
     with Collection.open(folder) as collection:
-        (answer,) = collection.search(root / "photos" / "003.png", top=9)
-        assert answer.hits[0].path.name == "003.png"
-        assert all(0 <= (hit.confidence or -1.0) <= 1 for hit in answer.hits)
+        (before,) = collection.search(root / "photos" / "003.png", top=9, index=index)
+    with (folder / "vectors-1.f32").open("r+b") as file:
+        file.write(np.full(3, number, "<f4").tobytes())
+    with Collection.open(folder) as collection:
+        (answer,) = collection.search(root / "photos" / "003.png", top=9, index=index)
+        assert [hit.path for hit in answer.hits] == [hit.path for hit in before.hits if hit.path.name != "000.png"]
+        assert "an image is left out, because the stored vector is damaged; run: faemb check" in answer.note
+
+
+def test_damaged_vectors_take_no_places_among_the_results(folder, root):
+    """Four of five are nearer to everything than the image itself."""
+    width = (folder / "vectors-1.f32").stat().st_size // COUNT
+    with (folder / "vectors-1.f32").open("r+b") as file:
+        for slot in range(COUNT - 1):
+            file.seek(slot * width)
+            file.write(np.full(width // 4, np.nan, "<f4").tobytes())
+    with Collection.open(folder) as collection:
+        (answer,) = collection.search(root / "photos" / "004.png", top=1, verify=1)
+    assert [hit.path.name for hit in answer.hits] == ["004.png"]
+    assert answer.note.startswith("4 images are left out")
 
 
 def test_damaged_features_are_not_given_out(folder, root):

@@ -16,16 +16,18 @@ import pytest
 
 from faemb.collection import Collection, Group, Model, duplicates
 from faemb.collection.backends import HNSW
+from faemb.collection.components import connected
+from faemb.collection.copy_links import MANY, believed
 from faemb.collection.duplicates import (
     THRESHOLD,
     THRESHOLD_OF_SHORT,
     Members,
-    connected,
     default_threshold,
     grouped,
     linked,
 )
 from faemb.collection.layout import Layout
+from faemb.collection.pairs import Pair, PairJudge
 from faemb.collection.reading import View
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
@@ -34,7 +36,7 @@ from faemb.features import HessianAffine
 from faemb.projection import Projection
 from faemb.whitening import Whitening
 from pictures import blank, pictures
-from small_collections import new_tiny_model, tiny_model, working_here
+from small_collections import damage_vector, new_tiny_model, tiny_model, working_here
 
 # Images become pairs
 
@@ -162,21 +164,45 @@ def test_copies_join_whatever_they_link(tmp_path):
     """Two parts of a picture that share nothing are copies of it: the first and the last are opposite."""
     view = view_of(tmp_path, angles(0, 60, 120, 180))
     chain = {(0, 1): 0.5, (1, 2): 0.5, (2, 3): 0.5}
-    (group,) = grouped(view, chain, 0.5, kind="same thing", copies=chain.keys())
+    (group,) = grouped(view, chain, 0.5, dict.fromkeys(chain, "copies"))
     assert (group.positions, group.kind) == ([0, 1, 2, 3], "copies")
 
 
 def test_copies_are_joined_before_other_links_are_tried(tmp_path):
     """The stronger link would join the first two only, if its mean similarity were taken before the copies."""
     view = view_of(tmp_path, angles(0, 40, 180))
-    (group,) = grouped(view, {(0, 1): 0.8, (1, 2): -0.8}, 0.5, kind="same thing", copies={(1, 2)})
+    (group,) = grouped(view, {(0, 1): 0.8, (1, 2): -0.8}, 0.5, {(0, 1): "same thing", (1, 2): "copies"})
     assert (group.positions, group.kind) == ([1, 2], "copies")
 
 
 def test_a_group_that_another_link_has_joined_is_no_group_of_copies(tmp_path):
     view = view_of(tmp_path, angles(0, 10, 20))
-    (group,) = grouped(view, {(0, 1): 0.98, (1, 2): 0.98}, 0.5, kind="same thing", copies={(0, 1)})
+    (group,) = grouped(view, {(0, 1): 0.98, (1, 2): 0.98}, 0.5, {(0, 1): "copies", (1, 2): "same thing"})
     assert (group.positions, group.kind) == ([0, 1, 2], "same thing")
+
+
+def test_a_group_that_a_link_without_verification_has_joined_is_only_similar(tmp_path):
+    view = view_of(tmp_path, angles(0, 10, 20))
+    (group,) = grouped(view, {(0, 1): 0.98, (1, 2): 0.99}, 0.5, {(0, 1): "same thing", (1, 2): "similar"})
+    assert (group.positions, group.kind) == ([0, 1, 2], "similar")
+
+
+def test_verified_links_join_before_similarity_does(tmp_path):
+    """The third image is linked to both others, more by similarity."""
+    view = view_of(tmp_path, angles(0, 10, 20))
+    kinds = {(0, 1): "same thing", (1, 2): "similar", (0, 2): "same thing"}
+    (group,) = grouped(view, {(0, 1): 0.98, (1, 2): 0.99, (0, 2): 0.94}, 0.5, kinds)
+    assert (group.positions, group.kind) == ([0, 1, 2], "same thing")
+
+
+def test_a_weak_link_between_copies_is_contradicted_by_more_matches():
+    """A picture (0), a small part of it (1), and the next photograph of a burst (2), of which 3 is a copy."""
+    copies = {(0, 1): 156, (1, 2): 71, (2, 3): 300}
+    assert believed(copies, {}) == {(0, 1), (1, 2), (2, 3)}
+    assert believed(copies, {(0, 2): 290}) == believed(copies, {(0, 3): 290}) == {(0, 1), (2, 3)}
+    assert believed(copies, {(0, 2): 70}) == copies.keys()
+    assert believed(copies, {(0, 5): 290, (5, 6): 290}) == copies.keys()
+    assert believed(copies | {(1, 2): MANY}, {(0, 2): 290}) == copies.keys()
 
 
 def test_a_group_says_how_similar_its_farthest_images_are(tmp_path):
@@ -371,6 +397,7 @@ def test_pictures_with_the_same_caption_are_no_copies(collected):
 def test_features_that_are_not_kept_leave_similarity(collected):
     scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
     collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)
+    assert stems(collection.duplicates(0.99, same_thing=True)) == [("similar", ["copy", "scene0"])]
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
     assert "the local features of 2 images are not kept; index the images into a new collection" in groups.note
@@ -388,6 +415,36 @@ def test_damaged_features_leave_similarity(collected):
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
     assert re.search(r"the local features of 1 images are damaged or lost; run: faemb check .* --repair", groups.note)
+
+
+@pytest.mark.parametrize("number", [1000.0, 8.3e36, np.nan])
+@pytest.mark.parametrize("options", [{}, {"same_thing": True}, {"mirrored": True}, {"verify": False}])
+def test_an_image_whose_vector_is_damaged_is_in_no_group(edited, tmp_path, number, options):
+    root = shutil.copytree(edited.layout.folder.parent, tmp_path / "root")
+    with Collection.open(root / "photos.faemb") as damaged:
+        expected = names(damaged.duplicates(**options))
+        assert any("1/jpeg" in group for group in expected)
+        damage_vector(damaged, root / "photos" / "1" / "jpeg.png", number)
+        groups = damaged.duplicates(**options)
+    assert names(groups) == [[name for name in group if name != "1/jpeg"] for group in expected]
+    assert groups.note.startswith("an image is left out, because the stored vector is damaged; run: faemb check")
+
+
+def test_a_similarity_that_no_vectors_have_makes_no_copies(edited):
+    """As damaged vectors in a server may give, which are not compared with their checksums."""
+    view = edited.view()
+    judge = PairJudge(view, edited._reader.catalogue.entries_of, unverified=0.4, tolerant=False)
+    place = {Path(entry.path).parent.name: row for row, entry in enumerate(edited.entries())}
+    for similarity in (1.1, 75.0, np.inf, np.nan):
+        assert list(judge.judge([Pair(*sorted((place["0"], place["1"])), similarity)], lambda *call: None)) == []
+
+
+def test_mirrored_images_without_features_are_told(collected):
+    scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
+    collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)
+    groups = collection.duplicates(0.99, mirrored=True)
+    assert stems(groups) == [("similar", ["copy", "scene0"])]
+    assert "the local features of 4 images are not kept" in groups.note
 
 
 @pytest.mark.parametrize("given", ["same_thing", "mirrored"])

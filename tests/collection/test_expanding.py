@@ -201,6 +201,22 @@ class TestByVectors:
             assert next(iter(found)) == "middle.png"
             assert len(found) == 2
 
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("number", [-1e30, 1000.0, 8.3e36, np.nan])
+    @pytest.mark.parametrize("name", ["middle.png", "003.png"])
+    def test_a_damaged_vector_changes_no_other_similarity(self, scene, tmp_path, how, number, name):
+        folder = shutil.copytree(scene, tmp_path / "scene")
+        query = folder / "photos" / self.QUERY
+        with Collection.open(folder / "scene.faemb") as left, Collection.open(folder / "scene.faemb") as damaged:
+            expected = self.without(name, self.vectors(left), how)
+            damage_vector(damaged, folder / "photos" / name, number)
+            (answer,) = damaged.search(query, top=20, verify=0, expand=how)
+        assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(expected, abs=3e-5)
+        assert answer.note.startswith("an image is left out, because the stored vector is damaged; run: faemb check")
+
+    def without(self, name: str, vectors: dict[str, np.ndarray], how: str) -> dict[str, float]:
+        return self.expected({other: vector for other, vector in vectors.items() if other != name}, how)
+
     def test_more_candidates_are_ranked_than_are_shown(self, views, scene):
         query = scene / "photos" / self.QUERY
         (answer,) = views.search(query, top=2, verify=0, expand="scaled", count_itself=False)

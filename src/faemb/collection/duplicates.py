@@ -15,8 +15,7 @@ Where local features cannot be compared, images whose similarity reaches the thr
 local features are linked to their copies only.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +23,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from faemb.collection.backends import Backend
+from faemb.collection.components import connected, root
+from faemb.collection.copy_links import MANY, believed
 from faemb.collection.pairs import COPY, Pair, PairJudge
 from faemb.collection.reading import DECIMALS, View
 from faemb.collection.results import COPIES, SAME_THING, SIMILAR
@@ -47,6 +48,9 @@ _ALL_PAIRS = 500
 """Size of the largest group in which all pairs are compared."""
 FEW_FEATURES = 10
 """Images with fewer features can match by chance: they are linked to their copies only, at a similarity of `COPY`."""
+
+_SUREST = (COPIES, SAME_THING, SIMILAR)
+"""Kinds of links, the surest first."""
 
 Load = Callable[[Sequence[int]], list[LocalFeatures | None]]
 Links = Mapping[tuple[int, int], float]
@@ -140,6 +144,8 @@ def similar_when_mirrored(
         progress("mirrored images", start, total)
         places = range(start, min(start + _MIRRORED, total))
         features = [(place, each) for place, each in zip(places, load(places), strict=True) if each is not None]
+        if not features:
+            continue
         vectors = view.model.encode([each.descriptors for _, each in features])
         found = view.search(vectors, _NEIGHBOURS, kind)
         for (place, _), others, scores in zip(features, found.rows.tolist(), found.scores.tolist(), strict=True):
@@ -150,22 +156,30 @@ def similar_when_mirrored(
 
 
 def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, progress: Progress) -> list[Members]:
-    """Groups of the pairs that belong together; images that copies have joined already are not compared again."""
+    """Groups of the pairs that belong together; images that sure copies have joined already are not compared again."""
     links: dict[tuple[int, int], float] = {}
-    copies: set[tuple[int, int]] = set()
+    kinds: dict[tuple[int, int], str] = {}
+    copies: dict[tuple[int, int], int] = {}
+    photographs: dict[tuple[int, int], int] = {}
     parent: dict[int, int] = {}
-    kind = SAME_THING if asked.same_thing else SIMILAR
 
     def is_joined(pair: Pair) -> bool:
-        return _root(parent, pair.first) == _root(parent, pair.second)
+        return root(parent, pair.first) == root(parent, pair.second)
 
     for pair, found in judge.judge(pairs, progress, is_joined):
-        if found != SAME_THING or asked.same_thing:
-            links[pair[:2]] = max(pair.similarity, links.get(pair[:2], -1.0))
-        if found == COPIES:
-            copies.add(pair[:2])
-            parent[_root(parent, pair.first)] = _root(parent, pair.second)
-    return grouped(view, links, least_similarity(view, asked.threshold, verify=True), kind=kind, copies=copies)
+        link = pair[:2]
+        if found.kind:
+            links[link] = max(pair.similarity, links.get(link, -1.0))
+            kinds[link] = min(found.kind, kinds.get(link, SIMILAR), key=_SUREST.index)
+        if found.is_moved:
+            photographs[link] = max(found.matches, photographs.get(link, 0))
+        if found.kind == COPIES:
+            copies[link] = max(found.matches, copies.get(link, 0))
+            if found.matches >= MANY or pair.similarity >= 1:
+                parent[root(parent, pair.first)] = root(parent, pair.second)
+    kinds.update(dict.fromkeys(copies.keys() - believed(copies, photographs), SAME_THING))
+    joined = {link: score for link, score in links.items() if asked.same_thing or kinds[link] != SAME_THING}
+    return grouped(view, joined, least_similarity(view, asked.threshold, verify=True), kinds)
 
 
 def in_order(upright: Iterable[tuple[int, int, float]], mirrored: Iterable[tuple[int, int, float]] = ()) -> list[Pair]:
@@ -177,61 +191,45 @@ def in_order(upright: Iterable[tuple[int, int, float]], mirrored: Iterable[tuple
 
 
 def grouped(
-    view: View, links: Links, threshold: float, *, kind: str = SIMILAR, copies: Set[tuple[int, int]] = frozenset()
+    view: View, links: Links, threshold: float, kinds: Mapping[tuple[int, int], str] | None = None
 ) -> list[Members]:
     """Groups of linked images, the surest first: by their smallest similarity to two decimals, then by size.
 
-    `copies` are links between copies; a group that others have joined too is of the given kind.
+    A group is of the kind of the least sure link that has joined it; links are `SIMILAR` if no `kinds` are given.
     """
+    kinds = dict.fromkeys(links, SIMILAR) if kinds is None else kinds
     groups = [
-        _measured(view, positions, component, COPIES if only_copies else kind)
+        _measured(view, positions, component, kind)
         for component in connected(links)
-        for positions, only_copies in divided(view, component, threshold, copies)
+        for positions, kind in divided(view, component, threshold, kinds)
     ]
     return sorted(groups, key=lambda group: (-round(group.smallest, 2), -len(group.positions), group.positions))
 
 
-def connected(links: Links) -> list[Links]:
-    """The links of each connected component."""
-    parent: dict[int, int] = {}
-    for a, b in links:
-        parent[_root(parent, a)] = _root(parent, b)
-    components: dict[int, dict[tuple[int, int], float]] = defaultdict(dict)
-    for (a, b), score in links.items():
-        components[_root(parent, a)][a, b] = score
-    return list(components.values())
-
-
-def _root(parent: dict[int, int], place: int) -> int:
-    while parent.setdefault(place, place) != place:
-        parent[place] = parent[parent[place]]
-        place = parent[place]
-    return place
-
-
 def divided(
-    view: View, links: Links, threshold: float, copies: Set[tuple[int, int]] = frozenset()
-) -> list[tuple[list[int], bool]]:
-    """The images of a connected component in groups of two or more, and whether they are joined by copies alone."""
+    view: View, links: Links, threshold: float, kinds: Mapping[tuple[int, int], str]
+) -> list[tuple[list[int], str]]:
+    """The images of a connected component in groups of two or more, and the kind of each."""
     least = min(threshold, _COHESION * threshold)  # the threshold itself where it is negative
     places = sorted({place for pair in links for place in pair})
     row = {place: number for number, place in enumerate(places)}
     group_of = list(range(len(places)))
-    groups, sums, only_copies = [[place] for place in places], _vectors(view, places), [True] * len(places)
-    for a, b in sorted(links, key=lambda pair: (pair not in copies, -links[pair], pair)):
+    groups, sums, worst = [[place] for place in places], _vectors(view, places), [0] * len(places)
+    order = {pair: _SUREST.index(kinds[pair]) for pair in links}
+    for a, b in sorted(links, key=lambda pair: (order[pair], -links[pair], pair)):
         pair = {group_of[row[a]], group_of[row[b]]}
         if len(pair) < 2:
             continue
         small, large = sorted(pair, key=lambda group: len(groups[group]))
-        is_copy = (a, b) in copies
+        is_copy = kinds[a, b] == COPIES
         if is_copy or sums[small] @ sums[large] >= least * len(groups[small]) * len(groups[large]):
             for place in groups[small]:
                 group_of[row[place]] = large
             sums[large] += sums[small]
             groups[large] += groups[small]
-            only_copies[large] &= only_copies[small] and is_copy
+            worst[large] = max(worst[large], worst[small], order[a, b])
             groups[small] = []
-    return [(sorted(group), only) for group, only in zip(groups, only_copies, strict=True) if len(group) > 1]
+    return [(sorted(group), _SUREST[kind]) for group, kind in zip(groups, worst, strict=True) if len(group) > 1]
 
 
 def _measured(view: View, positions: list[int], links: Links, kind: str) -> Members:

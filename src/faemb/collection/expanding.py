@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from faemb.collection.backends import Backend
-from faemb.collection.catalogue import Catalogue, Entry
-from faemb.collection.kept import KeptVectors
+from faemb.collection.catalogue import Entry
 from faemb.collection.nearest import Neighbours
 from faemb.collection.reading import DECIMALS, View
 from faemb.collection.results import Hit
+from faemb.collection.sound import SoundSearch
 from faemb.collection.verifying import Verifier
 from faemb.rerank.expansion import NEIGHBOURS, seeds, through
 from faemb.rerank.vector_expansion import BY_VECTORS, averaged, scaled
@@ -29,10 +29,8 @@ class Expander:
     note = ""
     """What could not be verified, with its cure; empty if there was nothing."""
 
-    def __init__(
-        self, view: View, catalogue: Catalogue, verifier: Verifier, stored: KeptVectors, kind: type[Backend] | None
-    ) -> None:
-        self._view, self._catalogue, self._verifier, self._stored, self._kind = view, catalogue, verifier, stored, kind
+    def __init__(self, sound: SoundSearch, verifier: Verifier, kind: type[Backend] | None) -> None:
+        self._sound, self._view, self._verifier, self._kind = sound, sound.view, verifier, kind
 
     def expanded(self, query: Float[np.ndarray, " D"], hits: Sequence[Hit], make: Make) -> list[Hit]:
         """The hits and those found through sure ones, by falling confidence; hits without a confidence last.
@@ -55,15 +53,11 @@ class Expander:
             return []
         vectors = self._view.vectors
         own = np.asarray(vectors[[entry.slot]])
-        found = self._view.search(own, NEIGHBOURS + 1, self._kind)  # one more: it finds itself
+        found = self._sound.search(own, NEIGHBOURS + 1, self._kind)  # one more: it finds itself
         rows = found.rows[0, found.rows[0] >= 0]
-        entries = self._catalogue.entries_of(set(self._view.ids[rows].tolist()))
-        damaged = self._stored.damaged(entries.values())
-        sound = ~np.isin(self._view.ids[rows], list(damaged))
-        rows, scores = rows[sound], found.scores[0, : len(rows)][sound]
-        near = [entries[image] for image in self._view.ids[rows].tolist()]
-        judged = self._verifier.judge(features, near, scores.tolist())
-        self.note = self.note or self._stored.note(len(damaged)) or self._verifier.note
+        near = self._sound.entries(self._view.ids[rows].tolist())
+        judged = self._verifier.judge(features, near, found.scores[0, : len(rows)].tolist())
+        self.note = self.note or self._verifier.note
         similarities = np.round(picked(vectors, self._view.slots[rows]) @ query, DECIMALS).tolist()
         hits = [
             replace(hit, confidence=through(_confidence(seed), judgement.confidence), through=seed.path)
@@ -83,37 +77,42 @@ def _confidence(hit: Hit) -> float:
 
 
 def expanded_by_vectors(
-    view: View, how: str, queries: Float[np.ndarray, "Q D"], found: Neighbours, kind: type[Backend] | None
+    sound: SoundSearch, how: str, queries: Float[np.ndarray, "Q D"], found: Neighbours, kind: type[Backend] | None
 ) -> Neighbours:
     """The images found for each query, re-ranked by expanded similarity; `average` searches again."""
     if not found.rows.size:
         return found
     if how == "average":
         near = [_others(found, number, BY_VECTORS[how]) for number in range(len(queries))]
-        vectors = [_with_near(view, query[None], one) for query, one in zip(queries, near, strict=True)]
-        return view.search(np.concatenate(vectors), found.rows.shape[1], kind, parts=True)
+        vectors = [_with_near(sound.view, query[None], one) for query, one in zip(queries, near, strict=True)]
+        return sound.search(np.concatenate(vectors), found.rows.shape[1], kind, parts=True)
     scores = found.scores.copy()
     for number, query in enumerate(queries):
         known = found.rows[number] >= 0
-        scores[number, known] = _compared(view, how, query, found, number, kind)
+        scores[number, known] = _compared(sound, how, query, found, number, kind)
     order = np.lexsort((found.rows, -scores), axis=-1)
     return Neighbours(np.take_along_axis(scores, order, -1), np.take_along_axis(found.rows, order, -1))
 
 
 def _compared(
-    view: View, how: str, query: Float[np.ndarray, " D"], found: Neighbours, number: int, kind: type[Backend] | None
+    sound: SoundSearch,
+    how: str,
+    query: Float[np.ndarray, " D"],
+    found: Neighbours,
+    number: int,
+    kind: type[Backend] | None,
 ) -> Float[np.ndarray, " k"]:
     """Expanded similarities of a query to the images found for it; copies of the query keep theirs, and stay first."""
     rows, similar = (each[number][found.rows[number] >= 0] for each in (found.rows, found.scores))
-    own = picked(view.vectors, view.slots[rows])
-    wide = view.search(own, BY_VECTORS[how] + 2, kind)  # each finds itself, and perhaps the query
+    own = picked(sound.view.vectors, sound.view.slots[rows])
+    wide = sound.search(own, BY_VECTORS[how] + 2, kind)  # each finds itself, and perhaps the query
     copies = rows[similar >= _COPY]
     left_out = (wide.rows == rows[:, None]) | np.isin(wide.rows, copies)
     near = Neighbours(np.where(left_out, -np.inf, wide.scores), np.where(left_out, -1, wide.rows))
     if how == "scaled":
         changed = scaled(similar, _first(near, BY_VECTORS[how]).scores)
     else:
-        changed = _with_near(view, own, _first(near, BY_VECTORS[how])) @ query
+        changed = _with_near(sound.view, own, _first(near, BY_VECTORS[how])) @ query
     return np.where(similar >= _COPY, similar, np.round(changed, DECIMALS))
 
 

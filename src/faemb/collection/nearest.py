@@ -15,6 +15,10 @@ _FEW = 0.25
 """Share of a block below which its rows are read from the disk one by one, and not the whole block."""
 
 
+_DAMAGED = 1e12
+"""No vectors have inner products as large: they have unit length."""
+
+
 class Neighbours(NamedTuple):
     """Per query the best rows, best first; where there are no more, the score is -inf and the row -1."""
 
@@ -52,12 +56,17 @@ def nearest(
 
 
 def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n *V D"]) -> Float[np.ndarray, "Q n"]:
-    """The largest inner product of each query with the vectors of each row."""
-    if rows.ndim == 2:
-        return np.asarray(queries @ rows.T)
-    scores = queries @ rows[:, 0].T
-    for place in range(1, rows.shape[1]):
-        np.maximum(scores, queries @ rows[:, place].T, out=scores)
+    """The largest inner product of each query with the vectors of each row.
+
+    That of a row whose numbers can only be damaged is infinite: every query finds it, and its checksum tells.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = queries @ (rows if rows.ndim == 2 else rows[:, 0]).T
+        for place in range(1, rows.shape[1] if rows.ndim == 3 else 0):
+            np.maximum(scores, queries @ rows[:, place].T, out=scores)
+    odd = ~(np.abs(scores) < _DAMAGED).all(0)  # also what is no number
+    if odd.any():
+        scores[:, odd] = np.inf
     return np.asarray(scores)
 
 

@@ -14,13 +14,15 @@ from faemb.collection.kept import KeptFeatures
 from faemb.collection.reading import View
 from faemb.collection.results import COPIES, SAME_THING, SIMILAR
 from faemb.features import LocalFeatures
-from faemb.rerank import SURE, Judge, Matchable, is_copy, verify
-from faemb.rerank.copies import LEAST_MATCHES
+from faemb.rerank import SURE, Judge, Matchable, verify
+from faemb.rerank.copies import LEAST_MATCHES, likeness
 from faemb.runtime import Progress
 from faemb.runtime.threads import cores, in_threads
 
 COPY = 0.95
 """Smallest similarity of copies with too few features or matches to be verified, which could match by chance."""
+_MOST = 1 + 1e-4
+"""Similarities above this are not of unit vectors: one of them is damaged."""
 _IMAGES = 256
 """Number of images whose entries are read from the catalogue at once."""
 
@@ -33,6 +35,17 @@ class Pair(NamedTuple):
     similarity: float
     mirrored: bool = False
     """The mirrored first image is compared with the second one; the similarity is that of these two."""
+
+
+class Finding(NamedTuple):
+    """What the comparison of a pair has shown."""
+
+    kind: str
+    """Kind of the pair; empty if it is not linked."""
+    matches: int = 0
+    """Number of matches that agree with one transform."""
+    is_moved: bool = False
+    """Whether parts of the picture have moved by different amounts, so that these are two photographs."""
 
 
 Entries = Callable[[Iterable[int]], dict[int, Entry]]
@@ -66,13 +79,13 @@ class PairJudge:
 
     def judge(
         self, pairs: Sequence[Pair], progress: Progress, is_joined: Callable[[Pair], bool] = lambda pair: False
-    ) -> Iterator[tuple[Pair, str]]:
-        """The pairs that are copies, the same thing or similar; `pairs` must be in order of their first positions.
+    ) -> Iterator[tuple[Pair, Finding]]:
+        """The pairs that are linked, or are two photographs; `pairs` must be in order of their first positions.
 
         Pairs that earlier ones have joined already, by `is_joined`, are skipped.
         """
         for done, judged in in_threads(self._judged, self._work(pairs, is_joined), cores()):
-            yield from ((pair, kind) for pair, kind in judged if kind)
+            yield from ((pair, found) for pair, found in judged if found.kind or found.is_moved)
             progress("verification", done, len(pairs))
         progress("verification", len(pairs), len(pairs))
 
@@ -109,14 +122,14 @@ class PairJudge:
                 if others:
                     yield _Work(entries[int(self._view.ids[group[0].first])], others, done)
 
-    def _judged(self, work: _Work) -> tuple[int, list[tuple[Pair, str]]]:
+    def _judged(self, work: _Work) -> tuple[int, list[tuple[Pair, Finding]]]:
         features = self._load(work.entry)
         prepared: dict[bool, Matchable | None] = {}
         judged = []
         for pair, other in work.others:
             if pair.mirrored not in prepared:
                 prepared[pair.mirrored] = self._prepared(features, mirrored=pair.mirrored)
-            judged.append((pair, self._kind(pair, prepared[pair.mirrored], self._prepared(self._load(other)))))
+            judged.append((pair, self._found(pair, prepared[pair.mirrored], self._prepared(self._load(other)))))
         return work.done, judged
 
     def _prepared(self, features: LocalFeatures | None, *, mirrored: bool = False) -> Matchable | None:
@@ -128,16 +141,20 @@ class PairJudge:
         self._has_flat = self._has_flat or not matchable
         return matchable or None
 
-    def _kind(self, pair: Pair, first: Matchable | None, second: Matchable | None) -> str:
-        """Kind of the pair; empty if it is not linked."""
+    def _found(self, pair: Pair, first: Matchable | None, second: Matchable | None) -> Finding:
         turn = self._extractor.largest_turn
+        if not pair.similarity <= _MOST:
+            return Finding("")
         if first is None or second is None or turn is None:
-            return SIMILAR if pair.similarity >= self._unverified else ""
+            return Finding(SIMILAR if pair.similarity >= self._unverified else "")
         found = verify(first, second, turn=turn)
-        unclear = found.agreeing.sum() < LEAST_MATCHES and pair.similarity >= COPY
-        if unclear or is_copy(first, second, found):
-            return COPIES
-        return SAME_THING if self._judge.judged(pair.similarity, found).confidence >= SURE else ""
+        matches = int(found.agreeing.sum())
+        measured = likeness(first, second, found)
+        unclear = matches < LEAST_MATCHES and pair.similarity >= COPY
+        if unclear or (measured is not None and measured.is_copy):
+            return Finding(COPIES, matches)
+        is_same = self._judge.judged(pair.similarity, found).confidence >= SURE
+        return Finding(SAME_THING if is_same else "", matches, measured is not None and measured.is_moved)
 
     def _load(self, entry: Entry) -> LocalFeatures | None:
         return None if self._extractor.largest_turn is None else self._kept.load(entry)

@@ -116,6 +116,11 @@ class View:
         kept = np.isin(self.ids, list(images))
         return replace(self, slots=self.slots[kept], ids=self.ids[kept], is_restricted=True, _indexes={})
 
+    def without(self, images: Set[int]) -> "View":
+        """The same state without some of its images; indexes stay in use."""
+        kept = ~np.isin(self.ids, list(images))
+        return replace(self, slots=self.slots[kept], ids=self.ids[kept])
+
     @cached_property
     def _sample(self) -> Float[np.ndarray, "n V D"]:
         """All vectors of some images."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import compress, groupby
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from faemb.collection.duplicates import (
     verified,
 )
 from faemb.collection.expanding import Expander, expanded_by_vectors
-from faemb.collection.kept import KeptVectors
 from faemb.collection.layout import typed
 from faemb.collection.model import Model, vectors_per_image
 from faemb.collection.nearest import best_of
@@ -34,6 +33,7 @@ from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import Reader, View
 from faemb.collection.results import Answer, Group, Groups, Hit
+from faemb.collection.sound import SoundSearch, without_damaged
 from faemb.collection.stores.store import RemoteVectors
 from faemb.collection.verifying import Verifier
 from faemb.errors import Fault, InputError, RemoteError, about
@@ -132,10 +132,9 @@ class _Scope:
     """Where a search looks."""
 
     view: View
-    searched: View
-    """The same with the images alone that may be results."""
+    sound: SoundSearch
+    """Among the images alone that may be results."""
     kind: type[Backend] | None
-    stored: KeptVectors
     tolerant: bool
 
 
@@ -201,27 +200,24 @@ class Searcher:
         vectors = _vectors(view.model, queries, wanted.query_parts)
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
-        # One more, since the query itself may be among the results without being counted.
-        found = searched.search(np.concatenate(vectors), max(wanted.top, wanted.candidates) + 1, kind, parts=True)
-        found = best_of(found, len(queries))
-        if wanted.expand in BY_VECTORS:
-            found = expanded_by_vectors(searched, wanted.expand, vectors[:, 0], found, kind)
+        sound = SoundSearch(searched, self._reader.catalogue, tolerant=tolerant)
         least = -np.inf if wanted.threshold is None else wanted.threshold
+        # One more, since the query itself may be among the results without being counted.
+        count, expands = max(wanted.top, wanted.candidates) + 1, wanted.expand in BY_VECTORS
+        found = sound.search(np.concatenate(vectors), count, kind, parts=True, least=-np.inf if expands else least)
+        found = best_of(found, len(queries))
+        if expands:
+            found = expanded_by_vectors(sound, wanted.expand, vectors[:, 0], found, kind)
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
-        entries = self._reader.catalogue.entries_of(set(searched.ids[found.rows[kept]].tolist()))
-        stored = KeptVectors(view, tolerant=tolerant)
-        damaged = stored.damaged(entries.values())
-        scope = _Scope(view, searched, kind, stored, tolerant=tolerant)
+        scope = _Scope(view, sound, kind, tolerant=tolerant)
         answers = []
         for number, query in enumerate(queries):
-            images = searched.ids[found.rows[number, kept[number]]].tolist()
-            sound = [image not in damaged for image in images]
-            own = [entries[image] for image in compress(images, sound)]
-            hits = self._marked(query, own, list(compress(found.scores[number, kept[number]].tolist(), sound)))
-            note = _together(self._note(query, hits), stored.note(len(images) - len(own)))
+            own = sound.entries(searched.ids[found.rows[number, kept[number]]].tolist())
+            hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
+            changed, unverified = self._note(query, hits), ""
             if wanted.verify and hits:
                 hits, unverified = self._verified(scope, query, _own(vectors[number], query, wanted), hits, wanted)
-                note = _together(note, unverified)
+            note = _together(changed, sound.note, unverified)
             chosen = self._chosen(query, hits, wanted)
             limits, size = (wanted.least_confidence, wanted.threshold), query.features.image_size
             answers.append(Answer(query.name, len(query.features), chosen, note, *limits, size))
@@ -237,7 +233,7 @@ class Searcher:
         if wanted.expand != "results":
             return judged, verifier.note
         links = Verifier(view, view.unrelated_whole, tolerant=tolerant)
-        expander = Expander(scope.searched, self._reader.catalogue, links, scope.stored, scope.kind)
+        expander = Expander(scope.sound, links, scope.kind)
         found = expander.expanded(vectors[0], judged, partial(self._marked, query))
         least = -np.inf if wanted.threshold is None else wanted.threshold
         return [
@@ -290,6 +286,7 @@ class Searcher:
 
     def _grouped(self, view: View, tolerant: bool, asked: Asked, index: str | None, progress: Progress) -> Groups:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
+        view, damaged = without_damaged(view, catalogue, tolerant=tolerant)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
         least = least_similarity(view, asked.threshold, verify=asked.verify)
         unverified = least_similarity(view, asked.threshold, verify=False)
@@ -305,7 +302,7 @@ class Searcher:
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
         ]
         groups = Groups(sorted([*alike, *self._without_features_alike()], key=_surest))
-        groups.note = judge.note if asked.verify else ""
+        groups.note = _together(damaged, judge.note if asked.verify else "")
         return groups
 
     def _without_features_alike(self) -> Iterator[Group]:

@@ -60,12 +60,17 @@ class Likeness(NamedTuple):
     extent: float
 
     @property
+    def is_moved(self) -> bool:
+        """Whether parts of the picture have moved by different amounts, as between two photographs."""
+        return self.systematic > LARGEST_SYSTEMATIC + _BY_CHANCE / self.matches
+
+    @property
     def is_copy(self) -> bool:
         return (
             self.matches >= LEAST_MATCHES
             and self.agreement >= LEAST_AGREEMENT
             and self.error <= LARGEST_ERROR
-            and self.systematic <= LARGEST_SYSTEMATIC + _BY_CHANCE / self.matches
+            and not self.is_moved
             and self.counterparts >= LEAST_COUNTERPARTS
             and self.extent >= LEAST_EXTENT
         )
@@ -88,16 +93,14 @@ class _Map(NamedTuple):
 
 def is_copy(first: Matchable, second: Matchable, found: Verification) -> bool:
     """Whether one of two verified pictures was made from the other."""
-    if found.agreeing.sum() < max(LEAST_MATCHES, LEAST_AGREEMENT * len(found.matches)):
-        return False
     measured = likeness(first, second, found)
     return measured is not None and measured.is_copy
 
 
 def likeness(first: Matchable, second: Matchable, found: Verification) -> Likeness | None:
-    """None if no affine map can be fitted."""
+    """None if too few matches agree for a copy, or no affine map can be fitted."""
     pairs = found.matches[found.agreeing]
-    if len(pairs) < LEAST_MATCHES:
+    if len(pairs) < max(LEAST_MATCHES, LEAST_AGREEMENT * len(found.matches)):
         return None
     a, b = np.searchsorted(first.rows, pairs[:, 0]), np.searchsorted(second.rows, pairs[:, 1])
     middle = first.centres[a].mean(0)
