@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from faemb.collection import Collection, Model
+from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
 from faemb.collection.stores.attached import made_store
@@ -207,6 +208,13 @@ class TestCollections:
             assert photos / "000.png" not in [hit.path for hit in answer.hits]
             assert len(answer.hits) == 6
             assert names == {path.name for path in collection.layout.folder.glob(f"{kind}-*")}
+
+    @pytest.mark.parametrize("kind", BACKENDS)
+    def test_a_collection_of_any_kind_of_index_can_be_searched(self, make, photos, plain, model, kind):
+        with make(model, photos, index=kind) as collection:
+            found = answers(collection, photos, verify=0)
+            assert found == pytest.approx(answers(plain, photos, verify=0), abs=1e-5)
+            assert len(collection.duplicates(0.1, verify=False)) > 0
 
     def test_changed_and_removed_images(self, make, photos, model, tmp_path):
         with make(model, photos) as collection:

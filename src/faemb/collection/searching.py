@@ -319,9 +319,12 @@ class Searcher:
         return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
-        """The kind of index; `auto` means exact search in a server."""
+        """The kind of index. A server is searched exactly where `auto`, or the collection's own kind, is not one of its
+        own: a collection in a folder may have any, and its vectors can be copied to a server."""
         name = index or self._index
-        if name == "auto" and isinstance(view.vectors, RemoteVectors):
+        if isinstance(view.vectors, RemoteVectors) and (
+            name == "auto" or (index is None and name not in view.vectors.indexes)
+        ):
             name = "exact"
         return backend_for(name, len(view.slots))
 

@@ -34,7 +34,7 @@ from faemb.collection.model import Model
 from faemb.collection.nearest import Neighbours
 from faemb.collection.slots import checksums
 from faemb.collection.stores.addresses import Address
-from faemb.collection.stores.milvus_indexes import Indexed, Indexes, collections_in
+from faemb.collection.stores.milvus_indexes import KINDS, Indexed, Indexes, collections_in
 from faemb.collection.stores.milvus_server import ONE_CALL, Server, milvus
 from faemb.collection.stores.store import RemoteVectors, Store, Table
 from faemb.errors import FormatError, InputError
@@ -433,6 +433,8 @@ class SearchMode:
 
 class Fetched(RemoteVectors):
     """Rows of a table, for a state of the catalogue that was read at the time `since`."""
+
+    indexes = tuple(KINDS)
 
     def __init__(self, table: MilvusTable, total: int, since: float, *, parts: bool) -> None:
         self._table, self._since, self._parts = table, since, parts
