@@ -142,6 +142,18 @@ def test_a_worker_without_faemb_is_refused_before_anything_is_written(cluster, p
     assert not (tmp_path / "a.faemb").exists()
 
 
+def test_a_worker_without_faemb_that_joins_others_is_not_used(cluster, photos, model, undisturbed, tmp_path):
+    cluster.start(workers=1)
+    job = index(photos, model, tmp_path / "a.faemb", cluster.address)
+    assert wait_until(partial(has_stored, tmp_path / "a.faemb", 0, job))
+    assert job.poll() is None
+    cluster.add_worker_without_faemb()
+    _, errors = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, errors
+    assert re.search(r"faemb: the worker tcp://127.0.0.1:\d+ has no faemb; .*; it is not used", errors)
+    assert_equal(tmp_path / "a.faemb", undisturbed)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])
 def test_a_command_that_is_stopped_leaves_no_process_of_its_cluster(photos, tmp_path, how):
     out = tmp_path / "a.faemb"
