@@ -96,3 +96,12 @@ def slowly_negated(item: int) -> int:
 
 def name_of(item: Path) -> str:
     return str(item)
+
+
+def slowly_identified(item: tuple[Path, int]) -> int:
+    time.sleep(0.05)
+    return item[1]
+
+
+def a_megabyte(item: int) -> bytes:
+    return bytes(1_000_000)

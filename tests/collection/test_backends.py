@@ -67,7 +67,7 @@ def index_files(folder: Path) -> list[str]:
 def count_builds(monkeypatch: pytest.MonkeyPatch, kind: Kind) -> list[int]:
     """Sizes of the indexes that are built from now on."""
     sizes: list[int] = []
-    build = recording(lambda rows, live: sizes.append(len(rows)), kind.build)
+    build = recording(lambda rows, *_: sizes.append(len(rows)), kind.build)
     monkeypatch.setattr(kind, "build", staticmethod(build))
     return sizes
 

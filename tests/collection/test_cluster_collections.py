@@ -9,6 +9,7 @@ import pytest
 
 from faemb import Encoder, FastFAemb, Projection, Rotation, Whitening, encoder
 from faemb.collection import Collection, encode_images, encoding, fit_model, gathering
+from faemb.component import Component
 from faemb.features import extract_folder, read_features
 from faemb.runtime.cluster import GPU, Cluster, open_cluster
 from pictures import blank, pictures
@@ -93,11 +94,27 @@ def test_vectors_in_a_file_are_those_of_one_machine(machines, photos, tmp_path):
     np.testing.assert_allclose(many["vectors"], one["vectors"][order], atol=1e-4)
 
 
+def all_learned(component: Component, prefix: str = "") -> dict[str, np.ndarray]:
+    """Everything that a component and its parts have learned."""
+    found = {prefix + name: array for name, array in component.learned_arrays().items()}
+    for name, part in component.learned_parts().items():
+        found |= all_learned(part, f"{prefix}{name}.")
+    return found
+
+
+def assert_learned_the_same(many: Component, one: Component, *parts: str) -> None:
+    expected, found = all_learned(one), all_learned(many)
+    assert {name.split(".")[0] for name in expected} == set(parts)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-6, err_msg=name)
+
+
 def test_a_model_is_the_one_that_a_single_machine_learns(machines, photos):
-    one, _ = fit_model(photos, new_tiny_model(), jobs=1)
-    many, _ = fit_model(photos, new_tiny_model(), jobs=machines)
-    for name, array in one.encoder_.learned_arrays().items():
-        np.testing.assert_allclose(many.encoder_.learned_arrays()[name], array, rtol=1e-6, atol=1e-6, err_msg=name)
+    asked = new_tiny_model().set_params(encoder__rotation=Rotation())
+    one, _ = fit_model(photos, asked.clone(), jobs=1)
+    many, _ = fit_model(photos, asked.clone(), jobs=machines)
+    assert_learned_the_same(many.encoder_, one.encoder_, "projection_", "embedding_", "whitening_", "rotation_")
 
 
 def test_features_are_written_by_the_workers_and_no_other_file_is_left(machines, photos, tmp_path):
@@ -123,8 +140,11 @@ def test_statistics_and_pooled_vectors_of_several_machines_are_those_of_one(mach
     one = asked.clone().fit(sets)
     many = asked.clone().fit(sets, jobs=machines, progress=lambda *each: told.append(each))
     assert [done for stage, done, _ in told if stage == "statistics"][-1] > 2  # parts
-    for part in ("projection_", "embedding_", "whitening_"):
-        for name, array in getattr(one, part).learned_arrays().items():
-            np.testing.assert_allclose(getattr(many, part).learned_arrays()[name], array, rtol=1e-6, atol=1e-6)
+    assert_learned_the_same(many, one, "projection_", "embedding_", "whitening_", "rotation_")
     np.testing.assert_allclose(many.encode(sets), one.encode(sets), atol=1e-6)
-    np.testing.assert_allclose(one.pooler(machines)(sets), one.pool(sets), rtol=1e-3, atol=1e-3)
+    before = set(machines.client.futures)
+    pool = one.pooler(machines)
+    np.testing.assert_allclose(pool(sets), one.pool(sets), rtol=1e-3, atol=1e-3)
+    assert len(set(machines.client.futures) - before) == 1  # the encoder, for further images
+    del pool
+    assert set(machines.client.futures) <= before

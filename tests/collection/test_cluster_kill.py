@@ -22,7 +22,7 @@ from pictures import pictures
 from processes import COMMAND, PATIENCE, heeded, living, wait_until
 from small_collections import assert_same, tiny_model, vectors_of
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.cluster
 IMAGES, WORKER_KILLS, SCHEDULER_KILLS = 200, 10, 3
 
@@ -140,6 +140,18 @@ def test_a_worker_without_faemb_is_refused_before_anything_is_written(cluster, p
     assert errors.startswith("faemb: the worker tcp://127.0.0.1:")
     assert ' has no faemb; install it there: pip install "faemb[cluster]==' in errors
     assert not (tmp_path / "a.faemb").exists()
+
+
+def test_a_worker_without_faemb_among_others_is_not_used(cluster, photos, model, undisturbed, tmp_path):
+    cluster.start(workers=1)
+    cluster.add_worker_without_faemb()
+    with distributed.Client(cluster.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+    job = index(photos, model, tmp_path / "a.faemb", cluster.address)
+    _, errors = job.communicate(timeout=PATIENCE)
+    assert job.returncode == 0, errors
+    assert re.search(r"faemb: the worker tcp://127.0.0.1:\d+ has no faemb; .*; it is not used", errors)
+    assert_equal(tmp_path / "a.faemb", undisturbed)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "killed"])

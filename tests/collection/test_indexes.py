@@ -1,9 +1,11 @@
 """Searching with each kind of index: in small collections the answer is the same."""
 
+import sys
+
 import pytest
 
-from faemb.collection import Collection
-from faemb.errors import InputError
+from faemb.collection import Collection, backends
+from faemb.errors import InputError, MissingExtraError
 from pictures import picture
 from small_collections import assert_finds, touch
 
@@ -64,3 +66,29 @@ def test_an_unknown_index_is_explained(collection, photos):
         collection.search(photos / "a.png", index="tree")
     with pytest.raises(InputError, match="index is 'tree'"):
         collection.duplicates(index="tree")
+
+
+def test_a_large_collection_is_compared_exactly_where_the_extra_is_missing(collection, photos, monkeypatch):
+    """And says so, once; an index that is asked for is an error."""
+    expected = collection.search(photos / "a.png")[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(backends, "EXACT_UP_TO", 4)
+        patch.setitem(sys.modules, "faiss", None)
+        first, second = (collection.search(photos / "a.png")[0] for _ in range(2))
+        assert first.hits == second.hits == expected.hits
+        assert "needs the extra 'faiss': pip install \"faemb[faiss]\"" in first.note
+        assert second.note == ""
+        with pytest.raises(MissingExtraError):
+            collection.search(photos / "a.png", index="rabitq")
+    with Collection.open(collection.layout.folder) as again, monkeypatch.context() as patch:
+        patch.setattr(backends, "EXACT_UP_TO", 4)
+        patch.setitem(sys.modules, "faiss", None)
+        assert "needs the extra 'faiss'" in again.duplicates().note
+
+
+def test_the_building_of_an_index_is_reported(collection, photos):
+    pytest.importorskip("faiss")
+    told: list[tuple[str, int, int]] = []
+    for _ in range(2):
+        collection.search_many([photos / "a.png"], index="hnsw", progress=lambda *each: told.append(each))
+    assert [each for each in told if each[0] == "index"] == [("index", 0, 5), ("index", 0, 5), ("index", 5, 5)]

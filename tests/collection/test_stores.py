@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model
+from faemb.collection import Collection, Model, copying
+from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
 from faemb.collection.stores.attached import made_store
@@ -23,6 +24,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.rerank.vector_expansion import BY_VECTORS
 from milvus_beside import MilvusBeside
 from pictures import picture, pictures
+from recording import recording
 from small_collections import counts, names_below, new_tiny_model, tiny_model, vectors_of
 
 EMBEDDED, MILVUS = "embedded", "milvus"
@@ -211,6 +213,13 @@ class TestCollections:
             assert len(answer.hits) == 6
             assert names == {path.name for path in collection.layout.folder.glob(f"{kind}-*")}
 
+    @pytest.mark.parametrize("kind", BACKENDS)
+    def test_a_collection_of_any_kind_of_index_can_be_searched(self, make, photos, plain, model, kind):
+        with make(model, photos, index=kind) as collection:
+            found = answers(collection, photos, verify=0)
+            assert found == pytest.approx(answers(plain, photos, verify=0), abs=1e-5)
+            assert len(collection.duplicates(0.1, verify=False)) > 0
+
     def test_changed_and_removed_images(self, make, photos, model, tmp_path):
         with make(model, photos) as collection:
             picture(photos / "001.png", 77)
@@ -332,6 +341,20 @@ class TestMilvus:
         assert vectors_of(plain).keys() == before.keys()
         assert plain.copy(address) == 6
         assert vectors_of(plain).keys() == before.keys()
+
+    def test_a_backup_that_was_made_during_a_copy_does_not_delete_the_copy(self, plain, photos, address, monkeypatch):
+        backup = photos.parent / "backup.faemb"
+        with monkeypatch.context() as patch:
+            folder = plain.layout.folder
+            compared = recording(lambda *_: shutil.copytree(folder, backup), copying._require_equal)
+            patch.setattr(copying, "_require_equal", compared)
+            plain.copy(address)
+        with Collection.open(backup) as other:
+            other.remove(photos / "005.png")
+            assert other.check() == []
+            assert other.info().left_stores == []
+        assert plain.check() == []
+        assert len(plain.search(photos / "000.png", verify=0)[0].hits) == 6
 
     def test_a_server_that_goes_away_after_a_change(self, make, photos, model, monkeypatch):
         """The change is made; what is left in the server goes with the next one."""

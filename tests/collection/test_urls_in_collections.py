@@ -220,6 +220,14 @@ class TestByHttp:
         ]
         assert not any("secret" in each for each in asked)
 
+    def test_pages_without_end_end_the_search(self, photos, monkeypatch):
+        """Nothing is found then, so that an update removes nothing."""
+        monkeypatch.setattr("faemb.features.folders._MOST_PAGES", 3)
+        with served(photos) as (server, asked):
+            with pytest.raises(RemoteError, match=r"loop is one of more than 3 folders of a web server"):
+                find_images([f"{server}/loop"])
+            assert len({each for each in asked if each.startswith("GET")}) == 3
+
     def test_a_folder_that_may_not_be_read_is_named_and_the_others_are_found(self, photos):
         (photos / "forbidden").mkdir()
         with served(photos) as (server, _):

@@ -2,24 +2,39 @@
 
 import itertools
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clusters import processes
 from faemb.errors import FaembError, InputError, LimitError, MissingExtraError
 from faemb.runtime import cluster as module
+from faemb.runtime import dask_connection, parallel
 from faemb.runtime.cluster import Cluster, open_cluster
 from faemb.runtime.cluster_worker import NotSharedError, SentItem, SentTask, Versions, work
 from faemb.runtime.limits import NO_LIMITS
 from faemb.runtime.parallel import PoolLost, TaskFailed, WorkerDied, spread
 from recording import recording
-from worker_tasks import Witness, endless_from_ten, kill_the_worker_on_a_multiple_of_five, name_of, slowly_negated
+from worker_tasks import (
+    Witness,
+    a_megabyte,
+    endless_from_ten,
+    kill_the_worker_on_a_multiple_of_five,
+    name_of,
+    slowly_identified,
+    slowly_negated,
+)
 
 distributed = pytest.importorskip("distributed")
 WORKERS = 2
@@ -99,7 +114,7 @@ def test_many_items_travel_together_and_each_has_its_own_result(cluster, monkeyp
     monkeypatch.setattr(module, "_ALONE_UP_TO", 0.5)
     sizes: list[int] = []
     send = module.DaskPool._send
-    monkeypatch.setattr(module.DaskPool, "_send", recording(lambda _, group, tries: sizes.append(len(group)), send))
+    monkeypatch.setattr(module.DaskPool, "_send", recording(lambda _, group, attempts: sizes.append(len(group)), send))
     results = dict(spread(kill_the_worker_on_a_multiple_of_five, range(1, 24), jobs=cluster))
     assert max(sizes) == 4
     assert {item for item, result in results.items() if isinstance(result, WorkerDied)} == {5, 10, 15, 20}
@@ -119,19 +134,124 @@ def test_a_worker_that_does_not_see_a_file_names_itself(tmp_path):
     assert str(answer.error).startswith(f"{tmp_path / 'a.png'} is not there on the worker {socket.gethostname()}; ")
 
 
-@pytest.mark.parametrize("other", [Versions("0.0.1", Versions.here().python), Versions(Versions.here().faemb, "2.7")])
-def test_another_version_is_refused_before_any_work(cluster, monkeypatch, other):
+@pytest.mark.parametrize(
+    "changed", [{"faemb": "0.0.1"}, {"python": "2.7"}, {"numpy": "1.0"}, {"opencv": "3.0"}], ids=str
+)
+def test_another_version_is_refused_before_any_work(cluster, monkeypatch, changed):
     """Also of a worker that joins later."""
+    other = Versions.here()._replace(**changed)
     (answer,) = work(sent_task(other), [SentItem(1, ())], "tcp://one")
     assert isinstance(answer.error, PoolLost)
     assert f"has {Versions.here()}, and this machine {other}; install the same" in str(answer.error)
     monkeypatch.setattr(Versions, "here", lambda: other)
-    with pytest.raises(FaembError, match=r"the scheduler local:2 has faemb .*; install the same version on both"):
-        cluster.check()
+    with pytest.raises(FaembError, match=r"the (scheduler|worker) .* has faemb .*; install the same version on both"):
+        Cluster(cluster.client, cluster.name, print).check()
+
+
+_OPTIONS = {"nthreads": 1, "memory_limit": 0, "dashboard_address": "127.0.0.1:0"}
+
+
+@contextmanager
+def dask(*workers: Any) -> Iterator[Any]:
+    """A Dask cluster with workers of these kinds: a Worker runs in this process, a Nanny starts one of its own."""
+    made = {str(number): {"cls": kind, "options": _OPTIONS} for number, kind in enumerate(workers)}
+    scheduler = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
+    start = made, {"cls": distributed.Scheduler, "options": scheduler}, made["0"]
+    with distributed.SpecCluster(*start, silence_logs=60) as cluster:
+        yield cluster
+
+
+def seen_by_this_process_only() -> Path:
+    """A path that exists for a worker in this process, and for none in another."""
+    return Path("/proc/self/task") / str(threading.get_native_id())
+
+
+def test_a_worker_that_does_not_see_the_images_is_passed_over(cluster):
+    said: list[str] = []
+    with dask(distributed.Worker, distributed.Nanny) as made, open_cluster(made.scheduler_address, said.append) as two:
+        items = [(seen_by_this_process_only(), number) for number in range(40)]
+        outcomes = list(spread(slowly_identified, items, jobs=two))
+    assert sorted(number for (_, number), _ in outcomes) == list(range(40))
+    assert all(found == number for (_, number), found in outcomes)
+    (sentence,) = said
+    assert re.match(
+        r"the worker tcp://.* gets no more of this work: /proc/self/task/.* is not there on the worker", sentence
+    )
+
+
+def test_an_image_that_no_worker_sees_fails_and_no_worker_is_passed_over(cluster):
+    items = [(seen_by_this_process_only(), 1), (Path(__file__), 2)]
+    outcomes = dict(spread(slowly_identified, items, jobs=cluster))
+    assert isinstance(outcomes[items[0]], NotSharedError)
+    assert outcomes[items[1]] == 2
+
+
+def test_workers_may_be_away_for_a_while_however_long_results_have_come(monkeypatch):
+    """The time is counted from the moment at which they are missed, also where nobody has looked before."""
+    monkeypatch.setattr(module, "_ALONE", 5.0)
+    monkeypatch.setattr(module, "_FRESH", 0.1)
+    monkeypatch.setattr(parallel, "_LOOK", 0.1)
+    with dask(distributed.Worker) as made, open_cluster(made.scheduler_address) as one:
+        outcomes = iter(spread(slowly_negated, range(2000), jobs=one))
+        began = time.monotonic()
+        while time.monotonic() - began < 6:
+            next(outcomes)
+        made.scale(0)
+        threading.Timer(1.5, made.scale, [1]).start()
+        for _ in range(20):  # more than were submitted before
+            item, found = next(outcomes)
+            assert found == -item
+
+
+def test_workers_that_stay_away_end_the_work(monkeypatch):
+    monkeypatch.setattr(module, "_ALONE", 0.3)
+    monkeypatch.setattr(module, "_FRESH", 0.1)
+    monkeypatch.setattr(parallel, "_LOOK", 0.1)
+    with dask(distributed.Worker) as made, open_cluster(made.scheduler_address) as one:
+        outcomes = spread(slowly_negated, range(2000), jobs=one)
+        next(outcomes)
+        made.scale(0)
+        with pytest.raises(PoolLost, match=r"all workers of tcp://.* are gone; what was stored is kept"):
+            list(outcomes)
+
+
+def test_results_that_one_process_can_hold_bound_what_is_submitted(cluster, monkeypatch):
+    monkeypatch.setattr(module, "_ALONE_UP_TO", 0.1)
+    monkeypatch.setattr(module, "_ASSUMED_BYTES", 1)
+    with closing(cluster.pool(a_megabyte)) as pool:
+        assert pool.ahead == 2 * WORKERS * 16
+        monkeypatch.setattr(module, "_HELD_BYTES", 10_000_000)
+        assert len(list(parallel.Flow(pool, range(30)))) == 30
+        assert (pool.ahead, pool.together) == (8, 2)
+        monkeypatch.setattr(module, "_HELD_BYTES", 1)
+        assert (pool.ahead, pool.together) == (2 * WORKERS, 1)
+
+
+def test_a_local_cluster_refuses_whoever_has_not_its_certificates(cluster):
+    """Other users of this machine can reach its port, and could run code as this user."""
+    port = cluster.client.scheduler.address.rsplit(":", 1)[1]
+    strangers = {"tcp": distributed.Security(), "tls": distributed.Security.temporary()}
+    for protocol, security in strangers.items():
+        with pytest.raises(OSError, match=r"Timed out|ertificate|reset by peer"):
+            distributed.Client(f"{protocol}://127.0.0.1:{port}", timeout=2, security=security)
+
+
+def test_a_suspended_scheduler_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_ANSWERING", 0.5)
+    monkeypatch.setattr(module, "_FRESH", 0.1)
+    said: list[str] = []
+    with processes(tmp_path) as beside, open_cluster(beside.start(workers=1), said.append) as one:
+        outcomes = spread(time.sleep, [0.05] * 30, jobs=one)  # the tasks of tests cannot be imported there
+        next(outcomes)
+        assert beside.scheduler is not None
+        beside.scheduler.send_signal(signal.SIGSTOP)
+        threading.Timer(3, beside.scheduler.send_signal, [signal.SIGCONT]).start()
+        assert len(list(outcomes)) == 29
+    assert said == [f"the scheduler {beside.address} does not answer; waiting for it"]
 
 
 def test_no_scheduler_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(module, "_CONNECTING", 0.3)
+    monkeypatch.setattr(dask_connection, "CONNECTING", 0.3)
     with pytest.raises(FaembError, match=r"there is no Dask scheduler at tcp://127.0.0.1:1; start one"):
         open_cluster("tcp://127.0.0.1:1").__enter__()
 

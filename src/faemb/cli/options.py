@@ -148,7 +148,7 @@ class WorkOptions:
 
         if self.jobs is not None:
             raise InputError("--jobs is for work on this machine; leave it out with --cluster")
-        with open_cluster(self.cluster) as cluster:
+        with open_cluster(self.cluster, notice=warning) as cluster:
             yield cluster
             idle = cluster.gpu.idle_share
         if idle is not None and not output.quiet:

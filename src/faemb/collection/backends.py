@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 
 from faemb.collection.linear_maps import LinearMap, code_map, rotated_map, short_map
 from faemb.errors import FormatError, MissingExtraError, reason
+from faemb.runtime import Progress, silent
 from faemb.runtime.ahead import picked
 from faemb.runtime.storage import replacing
 from faemb.settings import require_choice
@@ -66,16 +67,19 @@ class Backend(ABC):
         return int(self._index.d)
 
     @classmethod
-    def build(cls, vectors: Vectors, live: Int[np.ndarray, " m"]) -> "Backend":
+    def build(cls, vectors: Vectors, live: Int[np.ndarray, " m"], progress: Progress = silent) -> "Backend":
         """An index of all rows, in their order; its linear map is learned from the rows in use, `live`."""
+        progress("index", 0, len(vectors))
         index = cls(cls._trained(_sample(vectors, live)))
-        index.extend(vectors)
+        index.extend(vectors, progress)
         return index
 
-    def extend(self, vectors: Vectors) -> None:
+    def extend(self, vectors: Vectors, progress: Progress = silent) -> None:
         """Append rows to those covered, with the same linear map; not possible if the file is memory-mapped."""
         for start in range(0, len(vectors), _ADDED_AT_ONCE):
+            progress("index", start, len(vectors))
             self._index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
+        progress("index", len(vectors), len(vectors))
 
     @classmethod
     @abstractmethod
@@ -288,6 +292,15 @@ def _end_of(file: IO[bytes]) -> tuple[int, int] | None:
         return None
     mark, stated, crc = _END.unpack(end)
     return (stated, crc) if (mark, stated) == (_MARK, length) else None
+
+
+def can_be_built() -> bool:
+    """Whether indexes can be built and used: faiss is an extra."""
+    try:
+        faiss()
+    except MissingExtraError:
+        return False
+    return True
 
 
 def faiss() -> Any:

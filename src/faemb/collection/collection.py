@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
-from faemb.collection.copying import clear_away, copy
+from faemb.collection.copying import clear_away, copy, left_stores
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
@@ -603,6 +603,7 @@ class Collection:
             store=(self._catalogue.store() or (None,))[0],
             is_being_changed=is_being_changed(self.layout),
             model_fault=model.fault,
+            left_stores=left_stores(self._catalogue),
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

@@ -22,6 +22,7 @@ from faemb.collection.stores.store import RemoteVectors, Store
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.rerank import Unrelated, sample_of
+from faemb.runtime import Progress, silent
 from faemb.runtime.ahead import picked
 
 Result = TypeVar("Result")
@@ -164,6 +165,11 @@ class View:
             found = self._ranked(queries, vectors, self._candidates(queries, count, kind), count)
         return _settled(found)
 
+    def prepare(self, kind: type[Backend] | None, progress: Progress) -> None:
+        """Open the index that searches will use, or build it: the first of them would, and report nothing."""
+        if kind is not None and len(self.slots) and not isinstance(self.vectors, RemoteVectors):
+            self._index(kind, progress)
+
     def _placed(self, found: Neighbours) -> Neighbours:
         """Positions instead of slots."""
         return Neighbours(found.scores, np.where(found.rows >= 0, self.position[found.rows], -1))
@@ -209,9 +215,9 @@ class View:
         """The vectors that an index contains: all of the first slot, then all of the second, and so on."""
         return np.reshape(cast(np.ndarray, self.stored), (-1, self.vectors.shape[1]))
 
-    def _index(self, kind: type[Backend]) -> Backend:
+    def _index(self, kind: type[Backend], progress: Progress = silent) -> Backend:
         if kind.name not in self._indexes:
-            self._indexes[kind.name] = self._stored(kind) or self._built(kind)
+            self._indexes[kind.name] = self._stored(kind) or self._built(kind, progress)
         return self._indexes[kind.name]
 
     def _stored(self, kind: type[Backend]) -> Backend | None:
@@ -231,9 +237,10 @@ class View:
         index.extend(later)
         return self._saved(index)
 
-    def _built(self, kind: type[Backend]) -> Backend:
+    def _built(self, kind: type[Backend], progress: Progress) -> Backend:
         per_slot = self.stored.shape[1]
-        return self._saved(kind.build(self._rows, (self.slots[:, None] * per_slot + np.arange(per_slot)).ravel()))
+        live = (self.slots[:, None] * per_slot + np.arange(per_slot)).ravel()
+        return self._saved(kind.build(self._rows, live, progress))
 
     def _saved(self, index: Backend) -> Backend:
         """The index, after its file has replaced earlier ones of its kind."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from faemb.collection.backends import Backend, backend_for
+from faemb.collection.backends import Backend, backend_for, can_be_built
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
@@ -49,6 +49,10 @@ from faemb.runtime.places import Url, absolute_text, place
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 
+_WITHOUT_INDEX = (
+    "a collection of this size is searched in codes, which needs the extra 'faiss': pip install \"faemb[faiss]\"; "
+    "without it all vectors are compared, which is exact and takes longer"
+)
 _VERIFIED_AT_ONCE = 8
 """Number of queries between two reports of progress: verifying the candidates of one takes up to a second."""
 
@@ -143,6 +147,8 @@ class Searcher:
 
     def __init__(self, reader: Reader, index: str) -> None:
         self._reader, self._index = reader, index
+        self._told = False
+        """Whether an answer has had the note that there is no index."""
 
     def images(
         self,
@@ -190,16 +196,21 @@ class Searcher:
             if len(queries) > size:
                 progress("search", start, len(queries))
             part = queries[start : start + size]
-            answers += self._reader.read_past_damage(partial(self._in_view, queries=part, wanted=wanted))
+            answers += self._reader.read_past_damage(
+                partial(self._in_view, queries=part, wanted=wanted, progress=progress)
+            )
         if len(queries) > size:
             progress("search", len(queries), len(queries))
         return answers
 
-    def _in_view(self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted) -> list[Answer]:
+    def _in_view(
+        self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted, progress: Progress
+    ) -> list[Answer]:
         """The answer to each query, with hits best first; none for a query without local features."""
         vectors = _vectors(view.model, queries, wanted.query_parts)
         searched = view if wanted.among is None else view.restricted(wanted.among)
         kind = self._kind(view, wanted.index) if wanted.among is None else None
+        searched.prepare(kind, progress)
         sound = SoundSearch(searched, self._reader.catalogue, tolerant=tolerant)
         least = -np.inf if wanted.threshold is None else wanted.threshold
         # One more, since the query itself may be among the results without being counted.
@@ -210,14 +221,14 @@ class Searcher:
             found = expanded_by_vectors(sound, wanted.expand, vectors[:, 0], found, kind)
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         scope = _Scope(view, sound, kind, tolerant=tolerant)
-        answers = []
+        answers, missed = [], self._note_of_missed(view, wanted.index, kind) if wanted.among is None else ""
         for number, query in enumerate(queries):
             own = sound.entries(searched.ids[found.rows[number, kept[number]]].tolist())
             hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
             changed, unverified = self._note(query, hits), ""
             if wanted.verify and hits:
                 hits, unverified = self._verified(scope, query, _own(vectors[number], query, wanted), hits, wanted)
-            note = _together(changed, sound.note, unverified)
+            note, missed = _together(changed, sound.note, unverified, missed), ""
             chosen = self._chosen(query, hits, wanted)
             limits, size = (wanted.least_confidence, wanted.threshold), query.features.image_size
             answers.append(Answer(query.name, len(query.features), chosen, note, *limits, size))
@@ -290,6 +301,7 @@ class Searcher:
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
         least = least_similarity(view, asked.threshold, verify=asked.verify)
         unverified = least_similarity(view, asked.threshold, verify=False)
+        view.prepare(kind, progress)
         similar = linked(view, few, least, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
         if asked.verify:
@@ -302,7 +314,8 @@ class Searcher:
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
         ]
         groups = Groups(sorted([*alike, *self._without_features_alike()], key=_surest))
-        groups.note = _together(damaged, judge.note if asked.verify else "")
+        judged = judge.note if asked.verify else ""
+        groups.note = _together(damaged, judged, self._note_of_missed(view, index, kind))
         return groups
 
     def _without_features_alike(self) -> Iterator[Group]:
@@ -318,11 +331,23 @@ class Searcher:
         return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
-        """The kind of index; `auto` means exact search in a server."""
+        """The kind of index. A server is searched exactly where `auto`, or the collection's own kind, is not one of its
+        own: a collection in a folder may have any, and its vectors can be copied to a server."""
         name = index or self._index
-        if name == "auto" and isinstance(view.vectors, RemoteVectors):
+        if isinstance(view.vectors, RemoteVectors) and (
+            name == "auto" or (index is None and name not in view.vectors.indexes)
+        ):
             name = "exact"
-        return backend_for(name, len(view.slots))
+        kind = backend_for(name, len(view.slots))
+        return None if name == "auto" and kind is not None and not can_be_built() else kind
+
+    def _note_of_missed(self, view: View, index: str | None, kind: type[Backend] | None) -> str:
+        """Once, that the index which this number of images deserves cannot be used here."""
+        missed = (index or self._index) == "auto" and kind is None and backend_for("auto", len(view.slots)) is not None
+        if not missed or isinstance(view.vectors, RemoteVectors) or self._told:
+            return ""
+        self._told = True
+        return _WITHOUT_INDEX
 
 
 def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import Fault, InputError, RefusedError, about
+from faemb.errors import Fault, InputError, RefusedError, RemoteError, about
 from faemb.runtime.places import Url, absolute, absolute_text, common_parent, is_folder, place, shown
 from faemb.runtime.storage import AnyPath, is_collection
 
@@ -34,6 +35,8 @@ SYSTEM = frozenset(
 
 _DEEPEST = 100
 """Largest depth of folders on a server, whose listings can contain cycles; a file system has its own limit."""
+_MOST_PAGES = 10_000
+"""Largest number of pages of web servers that one search reads: each can link to folders without end."""
 
 
 class Kind(NamedTuple):
@@ -194,6 +197,8 @@ class _Search:
     unreadable: list[Fault] = field(default_factory=list)
     others: Callable[[Path], None] = _ignore
     """Called with each file that is not wanted."""
+    pages: Iterator[int] = field(default_factory=count)
+    """Numbers of the pages of web servers that are read."""
 
     def below(self, folder: Path, inside: str = "", above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
         """Wanted files below `folder`; `inside`: its path in the searched folder; `above`: folders that contain it."""
@@ -232,6 +237,11 @@ class _Search:
         if inside.count("/") > _DEEPEST:
             refuse(f"the folder {folder} lies too deep: in {_DEEPEST} others, which may contain each other")
             return
+        if folder.is_on_the_web and next(self.pages) >= _MOST_PAGES:
+            raise RemoteError(
+                f"{folder} is one of more than {_MOST_PAGES:,} folders of a web server, which may have no end; "
+                "give folders that lie deeper, or leave some out with exclude"
+            )
         try:
             entries = sorted(folder.entries(refuse))
         except FileNotFoundError:

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,18 +33,35 @@ _ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": "134217728", "MALLOC_MMAP_THRESHOLD_": 
 """Environment of the processes: the values that Dask sets for its workers make NumPy slower by a third."""
 
 
+PACKAGES = ["faemb", "numpy", "opencv-python-headless"]
+"""Packages on whose versions results depend."""
+
+
 class Versions(NamedTuple):
     """Must be equal on client and workers: otherwise results could differ, or could not be unpickled."""
 
     faemb: str
     python: str
+    numpy: str = ""
+    """Empty where nothing is computed."""
+    opencv: str = ""
 
     @classmethod
     def here(cls) -> "Versions":
-        return cls(import_module("faemb").__version__, ".".join(platform.python_version_tuple()[:2]))
+        libraries = (_installed(each) for each in PACKAGES[1:])
+        return cls(import_module("faemb").__version__, ".".join(platform.python_version_tuple()[:2]), *libraries)
 
     def __str__(self) -> str:
-        return f"faemb {self.faemb} on Python {self.python}"
+        libraries = f", NumPy {self.numpy}, OpenCV {self.opencv}" if self.numpy else ""
+        return f"faemb {self.faemb} on Python {self.python}{libraries}"
+
+
+def _installed(package: str) -> str:
+    """As Dask tells it too."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "None"
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,10 @@ class ItemResult(NamedTuple):
 
 class NotSharedError(RemoteError):
     """A worker does not see a file that the client sees."""
+
+
+class OtherVersionError(PoolLost):
+    """A worker has other versions than the client."""
 
 
 def held(task: SentTask) -> SentTask:
@@ -111,6 +133,17 @@ def _result(given: "Future[Any] | FaembError", worker: str, seconds: float) -> I
         return ItemResult(None, error, worker, seconds)
 
 
+def size_of(result: object) -> int:
+    """Bytes of the arrays, texts and bytes in a result, which may be a tuple or a dataclass of such."""
+    if isinstance(result, tuple | list):
+        return sum(map(size_of, result))
+    if is_dataclass(result):
+        return sum(size_of(getattr(result, each.name)) for each in fields(result))
+    if isinstance(result, bytes | str):
+        return len(result)
+    return int(getattr(result, "nbytes", 0))
+
+
 def _name() -> str:
     from distributed import get_worker
 
@@ -119,7 +152,7 @@ def _name() -> str:
 
 def _require(versions: Versions) -> None:
     if Versions.here() != versions:
-        raise PoolLost(wrong_version(f"the worker {socket.gethostname()}", Versions.here(), versions))
+        raise OtherVersionError(wrong_version(f"the worker {socket.gethostname()}", Versions.here(), versions))
 
 
 def wrong_version(name: str, there: Versions, here: Versions) -> str:

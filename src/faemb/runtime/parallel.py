@@ -157,7 +157,11 @@ class Flow(Generic[Item, Result]):
 
     def ready(self) -> Iterator[tuple[Item, Result | Exception]]:
         """Results that are ready, without waiting. The iterator of the items may end, and have more items later."""
-        while self._fill() and (found := self._take(0)) is not None:
+        while self._fill():
+            found = self._take(0)
+            if found is None:
+                self._pool.look()
+                return
             yield found
 
     def _fill(self) -> bool:

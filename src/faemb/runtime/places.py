@@ -45,7 +45,7 @@ class Url(PosixPath):
 
     def as_uri(self) -> str:
         """A link on a page: to the file, if it is one that a browser can follow."""
-        return str(self) if self.address.scheme in HTTP else "#"
+        return str(self) if self.is_on_the_web else "#"
 
     def is_absolute(self) -> bool:
         return True
@@ -75,6 +75,11 @@ class Url(PosixPath):
     def signed(self) -> bool:
         """Whether it has a query, which is not part of its text: without it, it may be another file, or none."""
         return bool(self._query)
+
+    @property
+    def is_on_the_web(self) -> bool:
+        """Whether it lies on a web server, whose pages can link to each other without end."""
+        return self.address.scheme in HTTP
 
     @property
     def listed_as_folder(self) -> bool:

@@ -22,6 +22,8 @@ class RemoteVectors(ABC):
     """Vectors of all slots, fetched when they are indexed: in place of an array (total, D) or (total, V, D)."""
 
     shape: tuple[int, ...]
+    indexes: Collection[str]
+    """Kinds of index that can select candidates among these vectors."""
 
     def __len__(self) -> int:
         return self.shape[0]
