@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch
@@ -48,6 +49,29 @@ def test_query_by_file(page: Page, server: str, photograph: Path):
     assert_found_palace(page)
     expect(page.locator(".query .name")).to_have_text("left.jpg")
     expect(page.locator(".summary")).to_contain_text("show the same thing")
+
+
+@pytest.mark.parametrize("address", ["/", "/?query=image-{0}&box=9,9,99,99&folder={1}"], ids=["first", "filtered"])
+def test_a_file_is_searched_with_once(
+    page: Page, server: str, gallery: Path, ids: dict[str, int], address: str, tmp_path: Path
+):
+    """So that the time which is shown is that of the search, and not of an answer that the server has kept."""
+    Image.open(gallery / "images" / "palace" / "left.jpg").resize((500 + len(address), 400)).save(tmp_path / "new.jpg")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.goto(server + address.format(ids["flower/original.jpg"], gallery / "images"))
+    expect(page.get_by_role("main")).not_to_be_empty()
+    page.wait_for_load_state("networkidle")
+    sent.clear()
+    with page.expect_response("**/api/search") as told:
+        page.locator("input[type=file]").first.set_input_files(tmp_path / "new.jpg")
+    expect(page).to_have_url(re.compile("upload-"))
+    expect(page.locator(".summary")).to_contain_text("show the same thing")
+    page.wait_for_load_state("networkidle")
+    assert sent == [f"{server}/api/search"]
+    shown = re.search(r"([0-9.]+)\s*s\.$", page.locator(".summary").inner_text())
+    assert shown
+    assert float(shown[1]) == pytest.approx(told.value.json()["seconds"], abs=0.006)
 
 
 def test_query_by_paste(page: Page, server: str, photograph: Path):

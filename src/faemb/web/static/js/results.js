@@ -60,9 +60,7 @@ export class Results {
 
   async #load(offset, signal) {
     const fields = fieldsOf(this.state);
-    const answer = await remembered(
-      JSON.stringify([fields, offset]), () => api.search({ ...fields, top: PAGE, offset }, signal),
-    );
+    const answer = await remembered(keyOf(fields, offset), () => api.search({ ...fields, top: PAGE, offset }, signal));
     return { ...answer, items: answer.hits };
   }
 
@@ -147,4 +145,15 @@ const filtersOf = (state) => Object.fromEntries(FILTERS.map((field) => [field, s
 /** The fields of a request: what is compared, and how, is none of the search. */
 export function fieldsOf(state) {
   return { query: state.query, box: state.box, expand: state.expand, ...filtersOf(state) };
+}
+
+const keyOf = (fields, offset) => JSON.stringify([fields, offset]);
+
+/** Search with a photograph that has not been sent yet; answers the state that shows its results. */
+export async function searchedWith(file, state, signal) {
+  const { query: _, ...fields } = fieldsOf(state);
+  const answer = await api.search({ file, ...fields, top: PAGE }, signal);
+  const found = { ...state, query: answer.query.key };
+  await remembered(keyOf(fieldsOf(found), 0), async () => answer);
+  return found;
 }
