@@ -44,12 +44,6 @@ export class Results {
     this.summary.textContent = words.results.searching;
   }
 
-  failed(error) {
-    this.list.list.replaceChildren();
-    this.list.foot.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
-    this.summary.textContent = "\u00a0";
-  }
-
   async show(state) {
     this.state = state;
     this.note.textContent = "";
@@ -114,11 +108,12 @@ export class Results {
   }
 
   /** Confirmed hits come first: before one that is not has been seen, there may be more of them. */
-  #summary({ query }) {
+  #summary({ query, hits }) {
     const { results } = words;
     const { same, maybe, seconds } = this;
     if (this.ids.length) return results.found({ same, maybe, seconds, more: this.confirmed && this.list.hasMore });
-    if (query.features) return results.none;
+    const filtered = FILTERS.some((field) => this.state[field]);
+    if (query.features) return results.none({ filtered, itself: hits.some((hit) => hit.itself) });
     return query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
   }
 }

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { Comparison } from "./compare.js";
 import { element } from "./dom.js";
+import { problem } from "./endless.js";
 import { Filters } from "./filters.js";
 import { QueryPanel } from "./query.js";
 import { Results, fieldsOf, searchedWith } from "./results.js";
@@ -31,6 +32,7 @@ export class SearchView {
   }
 
   async update(state) {
+    this.problem?.remove();
     const before = this.shown;
     this.shown = JSON.stringify(fieldsOf(state));
     if (!state.query) return this.#start();
@@ -48,6 +50,7 @@ export class SearchView {
     this.asking?.abort();
     this.asking = new AbortController();
     this.shown = null;
+    this.problem?.remove();
     this.comparison.close();
     this.#put(this.found);
     this.panel.sending(file);
@@ -77,10 +80,15 @@ export class SearchView {
       if (file.size > server.mostBytes) throw new api.Problem(413, words.query.tooLarge(file.name, server.mostBytes));
       go(await searchedWith(file, state, signal));
     } catch (error) {
-      if (signal.aborted) return;
-      this.panel.failed();
-      this.results.failed(error);
+      if (!signal.aborted) this.#refused(error);
     }
+  }
+
+  /** The page goes back to what the address names, and says why. */
+  #refused(error) {
+    go({ ...current(), compare: "", how: "" });
+    this.problem = problem(error);
+    this.main.prepend(this.problem);
   }
 
   #start() {
