@@ -179,6 +179,12 @@ def test_nothing_blinks_by_itself_where_motion_is_unwanted(compared: Page):
     expect(laid).to_have_css("opacity", "0")
 
 
+def test_a_comparison_is_no_second_page(compared: Page):
+    """Its head is not announced as that of another page."""
+    expect(compared.get_by_role("banner", include_hidden=True)).to_have_count(1)
+    expect(compared.get_by_role("main", include_hidden=True)).to_have_count(1)
+
+
 def test_arrow_keys_step_through_the_results(compared: Page, pair: tuple[int, int]):
     numbers = compared.locator(".results .card[data-id]").evaluate_all("cards => cards.map((card) => card.dataset.id)")
     place = numbers.index(str(pair[1]))
@@ -232,4 +238,10 @@ def test_without_a_transform_it_says_so(page: Page, server: str, ids: dict[str, 
     page.goto(
         f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over"
     )
-    expect(page.get_by_role("dialog")).to_contain_text("one cannot be laid over the other")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("one cannot be laid over the other")
+    expect(dialog.get_by_role("slider")).to_have_count(0)
+    expect(dialog.get_by_role("radio")).to_have_count(2)
+    dialog.get_by_text("Side by side").click()
+    expect(dialog.locator(".joined")).to_be_visible()
+    expect(dialog.get_by_label("Matches that agree")).to_be_visible()

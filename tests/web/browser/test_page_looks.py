@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ VIEWS = {
     "box": "/?query=image-{palace}&box=120,60,480,330",
     "compare": "/?query=image-{before}&compare={after}",
     "over": "/?query=image-{before}&compare={after}&how=over",
+    "over-impossible": "/?query=image-{map}&box=0,0,40,40&compare={flower}&how=over",
     "browse": "/?view=browse",
     "groups": "/?view=groups&same_thing=1",
     "collection": "/?view=state",
@@ -36,6 +38,8 @@ def looking(request: pytest.FixtureRequest, chromium: Browser, watch: Watch) -> 
 def show(page: Page, address: str, ids: dict[str, int]) -> None:
     named = {
         "palace": ids["palace/original.jpg"],
+        "map": ids["map/original.jpg"],
+        "flower": ids["flower/close.jpg"],
         "before": ids["planted/before.png"],
         "after": ids["planted/after.png"],
     }
@@ -54,6 +58,17 @@ def test_a_view(looking: tuple[str, Page], view: str, writable: str, ids: dict[s
     page.screenshot(path=SCREENSHOTS / f"{view}-{name}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= int(name.split("-")[0])
     assert_accessible(page)
+    assert_headings_follow_each_other(page)
+
+
+def assert_headings_follow_each_other(page: Page) -> None:
+    """From the first level on, and none is left out on the way down, as those who jump by headings expect."""
+    headings = page.locator("h1, h2, h3, h4").evaluate_all(
+        "(all) => all.map((heading) => [Number(heading.tagName[1]), heading.textContent])"
+    )
+    assert headings[0][0] == 1
+    left_out = [lower for upper, lower in pairwise(headings) if lower[0] > upper[0] + 1]
+    assert left_out == []
 
 
 def test_dark_is_dark(looking: tuple[str, Page], server: str):

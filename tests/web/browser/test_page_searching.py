@@ -2,13 +2,18 @@
 
 import base64
 import re
+import shutil
 from pathlib import Path
 
+import httpx
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch
+from faemb.collection import Collection
 from processes import wait_until
+from served import served
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
   done(list.getEntries().filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0))
@@ -48,6 +53,29 @@ def test_query_by_file(page: Page, server: str, photograph: Path):
     assert_found_palace(page)
     expect(page.locator(".query .name")).to_have_text("left.jpg")
     expect(page.locator(".summary")).to_contain_text("show the same thing")
+
+
+@pytest.mark.parametrize("address", ["/", "/?query=image-{0}&box=9,9,99,99&folder={1}"], ids=["first", "filtered"])
+def test_a_file_is_searched_with_once(
+    page: Page, server: str, gallery: Path, ids: dict[str, int], address: str, tmp_path: Path
+):
+    """So that the time which is shown is that of the search, and not of an answer that the server has kept."""
+    Image.open(gallery / "images" / "palace" / "left.jpg").resize((500 + len(address), 400)).save(tmp_path / "new.jpg")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    page.goto(server + address.format(ids["flower/original.jpg"], gallery / "images"))
+    expect(page.get_by_role("main")).not_to_be_empty()
+    page.wait_for_load_state("networkidle")
+    sent.clear()
+    with page.expect_response("**/api/search") as told:
+        page.locator("input[type=file]").first.set_input_files(tmp_path / "new.jpg")
+    expect(page).to_have_url(re.compile("upload-"))
+    expect(page.locator(".summary")).to_contain_text("show the same thing")
+    page.wait_for_load_state("networkidle")
+    assert sent == [f"{server}/api/search"]
+    shown = re.search(r"([0-9.]+)\s*s\.$", page.locator(".summary").inner_text())
+    assert shown
+    assert float(shown[1]) == pytest.approx(told.value.json()["seconds"], abs=0.006)
 
 
 def test_query_by_paste(page: Page, server: str, photograph: Path):
@@ -95,6 +123,81 @@ def test_a_file_that_is_no_picture_is_explained_where_the_user_looks(
     page.goto(server)
     page.get_by_label("Choose a photograph").set_input_files(tmp_path / "notes.jpg")
     expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Find the pictures that show the same thing")
+
+
+def test_after_a_file_that_is_no_picture_the_page_shows_what_the_address_names(
+    page: Page, server: str, watch: Watch, tmp_path: Path, ids: dict[str, int]
+):
+    watch.expected = (*watch.expected, "422")
+    (tmp_path / "notes.jpg").write_text("nothing to see")
+    address = f"{server}/?query=image-{ids['palace/original.jpg']}&expand=results"
+    page.goto(f"{address}&compare={ids['palace/left.jpg']}")
+    expect(page.locator(".joined")).to_be_visible()
+    page.locator("input[type=file]").first.set_input_files(tmp_path / "notes.jpg")
+    expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
+    expect(page).to_have_url(address)
+    expect(page.locator(".query .name")).to_have_text("original.jpg")
+    expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+    page.get_by_label("Name contains").fill("right")
+    expect(page).to_have_url(re.compile("name=right"))
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_filter_is_one_step_of_the_history(page: Page, server: str, ids: dict[str, int]):
+    """However many keys it takes; and back leads to the same search without it."""
+    address = f"{server}/?query=image-{ids['palace/original.jpg']}"
+    page.goto(address)
+    expect(cards(page).nth(8)).to_be_attached()
+    steps = page.evaluate("history.length")
+    field = page.get_by_label("Name contains")
+    for typed in ("ri", "ght "):
+        field.press_sequentially(typed)
+        expect(page).to_have_url(re.compile(f"name=[a-z]*{typed.strip()}$"))
+    expect(field).to_have_value("right ")
+    expect(cards(page)).to_have_count(4)
+    assert page.evaluate("history.length") == steps + 1
+    page.go_back()
+    expect(page).to_have_url(address)
+    expect(field).to_have_value("")
+    expect(cards(page).nth(8)).to_be_attached()
+    page.go_forward()
+    expect(field).to_have_value("right")
+    expect(cards(page)).to_have_count(4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ("name=no-such-name", "No picture fits the filter."),
+        ("since=2199-01-01", "No picture fits the filter."),
+        ("folder={folder}&name=original", "No other picture fits the filter."),
+    ],
+    ids=["name", "date", "itself"],
+)
+def test_a_filter_that_leaves_nothing_is_said_to(
+    page: Page, server: str, gallery: Path, ids: dict[str, int], fields: str, sentence: str
+):
+    folder = gallery / "images" / "palace"
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&{fields.format(folder=folder)}")
+    expect(page.locator(".results .summary")).to_have_text(sentence)
+
+
+def test_a_collection_without_other_pictures_says_so(page: Page, gallery: Path, photograph: Path, tmp_path: Path):
+    """With one picture, and then with none."""
+    only = tmp_path / "images" / "only.jpg"
+    only.parent.mkdir()
+    shutil.copy(photograph, only)
+    with Collection.create(tmp_path / "one.faemb", Collection.open(gallery / "gallery.faemb").model) as collection:
+        collection.add(only.parent)
+    with served(tmp_path / "one.faemb", "--writable") as one:
+        page.goto(f"{one.address}?query=image-1")
+        expect(page.locator(".results .summary")).to_have_text("There is no other picture to compare it with.")
+        assert httpx.delete(f"{one.address}api/images/1").is_success
+        page.goto(one.address)
+        page.get_by_label("Choose a photograph").set_input_files(photograph)
+        expect(page.locator(".results .summary")).to_have_text("There are no pictures to search in yet.")
 
 
 def test_a_file_that_is_too_large_is_not_sent(page: Page, server: str, photograph: Path):
@@ -172,7 +275,7 @@ def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids:
     steps = page.evaluate("history.length")
     page.get_by_label("Date from").fill("2001-02-03")
     expect(page).to_have_url(re.compile("since=2001-02-03"))
-    assert page.evaluate("history.length") == steps
+    assert page.evaluate("history.length") == steps + 1
     page.goto(f"{server}/?query=image-{ids['flower/original.jpg']}&folder={gallery / 'images' / 'planted'}")
     expect(page.locator(".line")).to_contain_text("No result is confirmed")
 

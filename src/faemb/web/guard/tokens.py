@@ -30,14 +30,14 @@ class CheckToken:
         if scope["type"] != "http" or not self._secret or scope["path"].startswith(_OPEN):
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token")
+        given = dict(_fields_of(scope)).get("token")
         for_page = scope["method"] == "GET" and not scope["path"].startswith("/api/")
         if for_page and given is not None and self._is_right(given):
             response = self._enter(scope, headers)
         elif self._carries(headers):
             return await self._app(scope, receive, send)
         elif for_page and "text/html" in headers.get("accept", ""):
-            response = HTMLResponse(render("token.html", wrong=given is not None), 401)
+            response = self._ask(scope, wrong=given is not None)
         else:
             response = problem_response(401, _ASKED, {"WWW-Authenticate": "Bearer"})
         await response(scope, receive, send)
@@ -52,12 +52,14 @@ class CheckToken:
     def _is_right(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._secret)
 
+    def _ask(self, scope: Scope, *, wrong: bool) -> Response:
+        """A page whose form leads to the address that was asked for, so that one that was shared is not lost."""
+        return HTMLResponse(render("token.html", wrong=wrong, path=_path_of(scope), fields=_other_fields(scope)), 401)
+
     def _enter(self, scope: Scope, headers: Headers) -> Response:
         """Lead on to the same address without the secret, which would stay in the history and in bookmarks."""
-        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        others = [(name, value) for name, value in given if name != "token"]
-        address = "/" + quote(scope["path"].strip("/")) + ("?" + urlencode(others) if others else "")
-        response = RedirectResponse(address, 303)
+        others = _other_fields(scope)
+        response = RedirectResponse(_path_of(scope) + ("?" + urlencode(others) if others else ""), 303)
         response.set_cookie(
             self._cookie,
             quote(self._secret, safe=""),
@@ -67,3 +69,17 @@ class CheckToken:
             secure=headers.get("x-forwarded-proto") == "https",
         )
         return response
+
+
+def _fields_of(scope: Scope) -> list[tuple[str, str]]:
+    return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _other_fields(scope: Scope) -> list[tuple[str, str]]:
+    """Those beside the token."""
+    return [(name, value) for name, value in _fields_of(scope) if name != "token"]
+
+
+def _path_of(scope: Scope) -> str:
+    """With one slash at its beginning: two would lead to another host."""
+    return "/" + quote(scope["path"].strip("/"))

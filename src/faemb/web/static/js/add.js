@@ -69,7 +69,7 @@ export class AddView {
   /** Start a job, and show it until it is over. */
   async #start(fields) {
     try {
-      const card = new JobCard();
+      const card = new JobCard({ level: 3 });
       const job = await api.startJob(fields);
       this.work.prepend(card.element);
       const now = await followed(job, card, this.stopping.signal);

@@ -29,8 +29,10 @@ export class Comparison {
     }
     if (!this.dialog) this.#open();
     this.state = state;
-    this.dialog.classList.toggle("over-shown", state.how === "over");
-    this.hows[state.how === "over" ? "over" : "side"].checked = true;
+    const over = state.how === "over";
+    this.hows[over ? "over" : "side"].checked = true;
+    this.options.hidden = over;
+    this.manners.hidden ||= !over; // shown when it is known that one can be laid over the other
     this.#load(state);
   }
 
@@ -72,7 +74,8 @@ export class Comparison {
       element("p", { class: "soft keys" }, compare.keys),
     );
     this.dialog = element("dialog", { class: "compare", "aria-labelledby": "compare-title" },
-      element("header", {}, this.title, element("div", { class: "tools" }, tools)), this.body, this.side);
+      element("div", { class: "compare-head" }, this.title, element("div", { class: "tools" }, tools)), this.body,
+      this.side);
     this.dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.#leave(); });
     this.dialog.addEventListener("keydown", (event) => this.#key(event));
     document.body.append(this.dialog);
@@ -154,6 +157,7 @@ export class Comparison {
     this.claim.replaceChildren();
     this.reasons.replaceChildren();
     this.files.replaceChildren();
+    this.manners.hidden = true;
     this.body.removeAttribute("aria-busy");
     this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
     this.steps();
@@ -166,6 +170,7 @@ export class Comparison {
     this.body.removeAttribute("aria-busy");
     const impossible = element("p", { class: "stage soft waiting" }, words.compare.noTransform);
     this.body.replaceChildren(possible ? (over ? this.overlay : this.joined).element : impossible);
+    this.manners.hidden = !(over && possible);
     const agreeing = (this.explanation.pairs ?? []).filter((pair) => pair.agrees).length;
     this.counted.textContent = words.compare.drawing(Math.min(agreeing, server.mostLines), agreeing);
     if (over && possible) this.#lay();
@@ -205,10 +210,11 @@ export class Comparison {
       return element("label", { class: "check" }, input, element("span", {}, text));
     };
     this.counted = element("p", { class: "soft" });
-    return element(
-      "div", { class: "options for-side" }, box("lines", compare.matches), box("others", compare.others),
+    this.options = element(
+      "div", { class: "options" }, box("lines", compare.matches), box("others", compare.others),
       box("outline", compare.outline), this.counted,
     );
+    return this.options;
   }
 
   #manners() {
@@ -226,10 +232,11 @@ export class Comparison {
         oninput: () => this.overlay.choose(this.manner, Number(this.slider.value)),
       },
     );
-    this.sliderName = element("span", {});
+    this.sliderName = element("span", {}, compare.opacity);
     this.sliding = element("label", { class: "slider" }, this.sliderName, this.slider);
     this.hint = element("p", { class: "soft" });
-    return element("div", { class: "options for-over" }, group, this.sliding, this.hint);
+    this.manners = element("div", { class: "options", hidden: true }, group, this.sliding, this.hint);
+    return this.manners;
   }
 
   #lay() {

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { button, element } from "./dom.js";
-import { FILTERS, current, go } from "./state.js";
+import { FILTERS, addressOf, current, go } from "./state.js";
 import { words } from "./words.js";
 
 const TYPING = 400;
@@ -39,16 +39,28 @@ export class Filters {
 
   update(state) {
     this.#offer(state.folder);
-    const typing = [this.name, this.since, this.until].find((field) => field === document.activeElement);
-    for (const field of FILTERS) if (this[field] !== typing) this[field].value = state[field];
+    const given = JSON.stringify(FILTERS.map((field) => state[field]));
+    if (given !== this.given) this.#show(state); // else what is being typed stays
+    this.given = given;
     this.reset.hidden = !FILTERS.some((field) => state[field]);
     this.element.open ||= wide.matches || !this.reset.hidden;
   }
 
-  /** A date is given anew with each digit of its year: neither dates nor names are steps of the history. */
+  /** A field that says the same already is left alone: a space at its end, or a part of a date. */
+  #show(state) {
+    clearTimeout(this.waiting);
+    for (const field of FILTERS) if (this[field].value.trim() !== state[field]) this[field].value = state[field];
+  }
+
   #typed() {
     clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => this.element.isConnected && this.#changed({ replace: true }), TYPING);
+    this.waiting = setTimeout(() => this.element.isConnected && this.#looked(), TYPING);
+  }
+
+  /** The first key is a step of the history, those after it are none. A date is given anew with each digit, too. */
+  #looked() {
+    this.#changed({ replace: this.typed === addressOf(current()) });
+    this.typed = addressOf(current());
   }
 
   #changed(how) {
@@ -70,7 +82,7 @@ export class Filters {
       );
       this.folder.append(option);
     }
-    this.update(current());
+    this.folder.value = current().folder ?? "";
   }
 
   /** A folder from the address is shown before the list has come, or if it holds no images any more. */

@@ -11,11 +11,11 @@ const SELDOM = 3000;
 
 export const isOver = (job) => ["done", "failed", "cancelled"].includes(job.state);
 
-/** One job. */
+/** One job; `level`: of its heading, below those of the place where it is shown. */
 export class JobCard {
-  constructor() {
+  constructor({ level = 2 } = {}) {
     const { jobs } = words;
-    this.kind = element("h3", {});
+    this.kind = element(`h${level}`, { class: "kind" });
     this.progress = element("progress", {});
     this.facts = element("p", { class: "detail" });
     this.result = element("p", { class: "detail" });

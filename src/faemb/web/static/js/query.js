@@ -44,11 +44,6 @@ export class QueryPanel {
     this.#hint(null);
   }
 
-  /** It was not answered. */
-  failed() {
-    this.facts.textContent = "";
-  }
-
   /** A query whose answer is awaited. */
   awaited(key, box) {
     this.#picture(key);

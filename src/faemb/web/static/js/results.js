@@ -44,12 +44,6 @@ export class Results {
     this.summary.textContent = words.results.searching;
   }
 
-  failed(error) {
-    this.list.list.replaceChildren();
-    this.list.foot.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
-    this.summary.textContent = "\u00a0";
-  }
-
   async show(state) {
     this.state = state;
     this.note.textContent = "";
@@ -60,9 +54,7 @@ export class Results {
 
   async #load(offset, signal) {
     const fields = fieldsOf(this.state);
-    const answer = await remembered(
-      JSON.stringify([fields, offset]), () => api.search({ ...fields, top: PAGE, offset }, signal),
-    );
+    const answer = await remembered(keyOf(fields, offset), () => api.search({ ...fields, top: PAGE, offset }, signal));
     return { ...answer, items: answer.hits };
   }
 
@@ -117,11 +109,12 @@ export class Results {
   }
 
   /** Confirmed hits come first: before one that is not has been seen, there may be more of them. */
-  #summary({ query }) {
+  #summary({ query, hits }) {
     const { results } = words;
     const { same, maybe, seconds } = this;
     if (this.ids.length) return results.found({ same, maybe, seconds, more: this.confirmed && this.list.hasMore });
-    if (query.features) return results.none;
+    const filtered = FILTERS.some((field) => this.state[field]);
+    if (query.features) return results.none({ filtered, itself: hits.some((hit) => hit.itself) });
     return query.box ? results.noQueryFeaturesInBox : results.noQueryFeatures;
   }
 }
@@ -148,4 +141,15 @@ const filtersOf = (state) => Object.fromEntries(FILTERS.map((field) => [field, s
 /** The fields of a request: what is compared, and how, is none of the search. */
 export function fieldsOf(state) {
   return { query: state.query, box: state.box, expand: state.expand, ...filtersOf(state) };
+}
+
+const keyOf = (fields, offset) => JSON.stringify([fields, offset]);
+
+/** Search with a photograph that has not been sent yet; answers the state that shows its results. */
+export async function searchedWith(file, state, signal) {
+  const { query: _, ...fields } = fieldsOf(state);
+  const answer = await api.search({ file, ...fields, top: PAGE }, signal);
+  const found = { ...state, query: answer.query.key };
+  await remembered(keyOf(fieldsOf(found), 0), async () => answer);
+  return found;
 }

@@ -3,13 +3,13 @@
 import * as api from "./api.js";
 import { Comparison } from "./compare.js";
 import { element } from "./dom.js";
+import { problem } from "./endless.js";
 import { Filters } from "./filters.js";
 import { QueryPanel } from "./query.js";
-import { remembered } from "./remembered.js";
-import { Results, fieldsOf } from "./results.js";
+import { Results, fieldsOf, searchedWith } from "./results.js";
 import { startArea } from "./start.js";
 import { server } from "./server.js";
-import { FILTERS, current, go } from "./state.js";
+import { current, go } from "./state.js";
 import { words } from "./words.js";
 
 export class SearchView {
@@ -32,6 +32,7 @@ export class SearchView {
   }
 
   async update(state) {
+    this.problem?.remove();
     const before = this.shown;
     this.shown = JSON.stringify(fieldsOf(state));
     if (!state.query) return this.#start();
@@ -46,17 +47,16 @@ export class SearchView {
   /** Search with a file that the user has given. */
   async ask(files) {
     const [file] = files;
-    const state = current().view === "search" ? current() : { view: "search" };
-    const kept = Object.fromEntries([...FILTERS, "expand"].map((field) => [field, state[field] ?? ""]));
     this.asking?.abort();
     this.asking = new AbortController();
     this.shown = null;
+    this.problem?.remove();
     this.comparison.close();
     this.#put(this.found);
     this.panel.sending(file);
     this.results.awaited();
     scrollTo(0, 0);
-    await this.#send(file, { view: "search", ...kept }, this.asking.signal);
+    await this.#send(file, { ...current(), query: "", box: "", compare: "", how: "" }, this.asking.signal);
   }
 
   /** The collection has changed. */
@@ -78,16 +78,17 @@ export class SearchView {
   async #send(file, state, signal) {
     try {
       if (file.size > server.mostBytes) throw new api.Problem(413, words.query.tooLarge(file.name, server.mostBytes));
-      const { query: _, ...fields } = fieldsOf(state);
-      const answer = await api.search({ file, ...fields, top: 60 }, signal);
-      const found = { ...state, query: answer.query.key };
-      await remembered(JSON.stringify([fieldsOf(found), 0]), async () => answer);
-      go(found);
+      go(await searchedWith(file, state, signal));
     } catch (error) {
-      if (signal.aborted) return;
-      this.panel.failed();
-      this.results.failed(error);
+      if (!signal.aborted) this.#refused(error);
     }
+  }
+
+  /** The page goes back to what the address names, and says why. */
+  #refused(error) {
+    go({ ...current(), compare: "", how: "" });
+    this.problem = problem(error);
+    this.main.prepend(this.problem);
   }
 
   #start() {

@@ -40,7 +40,7 @@ export const words = {
   },
   dropToSearch: "Drop to search with this photograph",
   dropToAdd: "Drop to add these pictures",
-  noPicture: "That is no file. Drop or paste a picture.",
+  noPicture: "That holds no picture file. Save the picture first, then drop or paste it here.",
 
   query: {
     heading: "Query",
@@ -99,7 +99,11 @@ export const words = {
     line: "Not confirmed (confidence below 50 %):",
     lineNotCompared: "Not compared with the query, only similar to it:",
     lineFirst: "No result is confirmed; the most similar pictures:",
-    none: "No image is similar enough.",
+    /** Why no picture is shown; `itself`: the query is all that could have been. */
+    none: ({ filtered, itself }) => {
+      if (filtered) return itself ? "No other picture fits the filter." : "No picture fits the filter.";
+      return itself ? "There is no other picture to compare it with." : "There are no pictures to search in yet.";
+    },
     noQueryFeatures: "The query has no local features, so nothing can be compared with it.",
     noQueryFeaturesInBox: "The box holds no local features, so nothing can be compared with it. Draw a larger one.",
     searchWith: "Search with this",
