@@ -211,7 +211,7 @@ class TestByVectors:
             expected = self.without(name, self.vectors(left), how)
             damage_vector(damaged, folder / "photos" / name, number)
             (answer,) = damaged.search(query, top=20, verify=0, expand=how)
-        assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(expected, abs=3e-5)
+        assert {hit.path.name: hit.similarity for hit in answer.hits} == pytest.approx(expected, abs=3e-5)
         assert answer.note.startswith("an image is left out, because the stored vector is damaged; run: faemb check")
 
     def without(self, name: str, vectors: dict[str, np.ndarray], how: str) -> dict[str, float]:
