@@ -406,7 +406,7 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     yield f"  features {known.extractor}"
     parts = f", also of {known.parts} x {known.parts} parts of each image" if known.parts else ""
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
-    yield f"  index    {known.index}"
+    yield f"  index    {known.index}" + (f", now {known.index_in_use}" if known.index == "auto" else "")
     if known.store is not None:
         yield f"  vectors  {known.store}"
     if known.dimension:

@@ -197,12 +197,17 @@ APPROXIMATE: dict[str, type[Backend]] = {kind.name: kind for kind in (RaBitQ, HN
 BACKENDS = ("auto", "exact", *APPROXIMATE)
 
 
-def backend_for(name: str, images: int) -> type[Backend] | None:
+def backend_for(name: str, images: int, *, remote: bool = False) -> type[Backend] | None:
     """The kind of index for this number of images; None: exact comparison with all."""
     require_choice("index", name, BACKENDS)
-    if name == "auto":
-        name = "exact" if images <= EXACT_UP_TO else RaBitQ.name
-    return APPROXIMATE.get(name)
+    return APPROXIMATE.get(index_in_use(name, images, remote=remote))
+
+
+def index_in_use(name: str, images: int, *, remote: bool) -> str:
+    """What `auto` means for this number of images, or where their vectors lie in a server; other names as they are."""
+    if name != "auto":
+        return name
+    return "exact" if remote or images <= EXACT_UP_TO else RaBitQ.name
 
 
 def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, "s D"]:

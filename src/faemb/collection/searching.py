@@ -319,11 +319,7 @@ class Searcher:
         return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
-        """The kind of index; `auto` means exact search in a server."""
-        name = index or self._index
-        if name == "auto" and isinstance(view.vectors, RemoteVectors):
-            name = "exact"
-        return backend_for(name, len(view.slots))
+        return backend_for(index or self._index, len(view.slots), remote=isinstance(view.vectors, RemoteVectors))
 
 
 def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:

@@ -117,3 +117,13 @@ def test_headings_and_landmarks(page: Page, server: str, ids: dict[str, int]):
     expect(page.get_by_role("navigation", name="Views")).to_have_count(1)
     expect(page.locator("h1")).to_have_count(1)
     expect(page.get_by_role("navigation").get_by_role("link", name="Search")).to_have_attribute("aria-current", "page")
+
+
+def test_words_of_a_collection_and_of_its_results(page: Page, server: str, ids: dict[str, int]):
+    """What is shown names what is in use, and claims nothing where there is nothing to claim."""
+    page.goto(f"{server}/?view=state")
+    expect(page.get_by_text("each query is compared with every picture")).to_be_visible()
+    show(page, server + VIEWS["results"], ids)
+    expect(page.locator(".results .claim.unsure").last).to_have_text("Confidence")
+    show(page, server + VIEWS["over-impossible"], ids)
+    expect(page.locator(".verdict")).to_have_text("Nothing is claimed: confidence 0 %")

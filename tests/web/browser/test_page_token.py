@@ -40,7 +40,11 @@ def test_it_looks_like_the_other_pages(looking: tuple[str, Page], guarded: str, 
 
 @pytest.mark.parametrize(
     ("path", "fields"),
-    [("/", {"view": "browse", "name": "\"><b>close & more"}), ("/", {"query": "image-3", "box": "1,2,99,99"}), ("/api", {})],
+    [
+        ("/", {"view": "browse", "name": '"><b>close & more'}),
+        ("/", {"query": "image-3", "box": "1,2,99,99"}),
+        ("/api", {}),
+    ],
     ids=["list", "search", "api"],
 )
 def test_an_address_that_was_shared_is_not_lost(page: Page, guarded: str, path: str, fields: dict[str, str]):
