@@ -129,7 +129,7 @@ class TestWords:
     def test_of_a_verified_result(self):
         assert reasons(explained()) == [
             "the same thing: confidence 97 %",
-            "30 of 35 matches agree with one transform, at 9 places; as many agree by chance in less than one of 1,000,000 pairs",
+            "30 of 35 matches agree with one transform, at 9 places; by chance in less than one of 1,000,000 pairs",
             "both show 50 % of the query and 66 % of the result",
             "similarity of the vectors 0.432, from -1 to 1",
         ]

@@ -17,11 +17,8 @@ def changes_in_words(report: "Report") -> str:
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
               (report.kept_out, left_out), (len(report.failed), "could not be read"))  # fmt: skip
     moved = [f"{counted(report.moved)} moved"] if report.moved else []
-    parts = [
-        f"{counted(report.added) if report.added else 'no images'} added",
-        *moved,
-        *(f"{count:,} {what}" for count, what in counts if count),
-    ]
+    added = f"{counted(report.added) if report.added else 'no images'} added"
+    parts = [added, *moved, *(f"{count:,} {what}" for count, what in counts if count)]
     if report.relearned_from:
         parts.append(f"model learned again from {report.relearned_from:,}")
     return ", ".join(parts)

@@ -43,5 +43,5 @@ def _chance(evidence: float) -> str:
     if digits < 1:
         return "as many agree by chance"
     if digits > _MOST_DIGITS:
-        return f"as many agree by chance in less than one of {10**_MOST_DIGITS:,} pairs"
-    return f"as many agree by chance in one of {10**digits:,} pairs"
+        return f"by chance in less than one of {10**_MOST_DIGITS:,} pairs"
+    return f"by chance in one of {10**digits:,} pairs"
