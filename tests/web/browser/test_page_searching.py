@@ -155,6 +155,7 @@ def test_after_a_file_that_is_no_picture_the_page_shows_what_the_address_names(
     expect(page.locator(".joined")).to_be_visible()
     page.locator("input[type=file]").first.set_input_files(tmp_path / "notes.jpg")
     expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
+    assert "notes.jpg" not in page.locator(".query").inner_text()
     expect(page).to_have_url(address)
     expect(page.locator(".query .name")).to_have_text("original.jpg")
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
