@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
+SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
 PATIENCE = 20_000
 """Milliseconds that a test waits for what it expects: machines that run tests are busy."""
 
@@ -47,6 +49,14 @@ def opened(chromium: Browser, watch: Watch, **options: Any) -> Iterator[Page]:
     watch.over(context)
     yield context.new_page()
     context.close()
+
+
+def assert_looks_right(page: Page, name: str) -> None:
+    """Nothing scrolls sideways, axe-core finds nothing serious; a screenshot is kept to be looked at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.evaluate("innerWidth")
+    assert_accessible(page)
 
 
 def assert_accessible(page: Page) -> None:

@@ -169,7 +169,7 @@ class TestIndex:
         assert len(warnings(ended)) == 1
         ended = run("add", "photos.faemb", "broken.png")
         assert ended.code == 1
-        assert ended.out.startswith("0 images added, 1 could not be read in ")
+        assert ended.out.startswith("no images added, 1 could not be read in ")
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -270,7 +270,7 @@ class TestChanging:
         ended = run("remove", "photos.faemb", "photos/a.png")
         assert ended == (0, f"1 image removed from photos.faemb\n{back}", "")
         printed = run("update", "photos.faemb").out
-        assert printed.startswith("0 images added, 3 unchanged, 1 passed over because they were removed in ")
+        assert printed.startswith("no images added, 3 unchanged, 1 left out because it was removed in ")
         known = run("info", "photos.faemb").out
         assert "  1 removed: skipped when folders are searched; to bring one back: faemb add" in known
         assert run("remove", "photos.faemb", "photos", "-q") == (0, "", "")
@@ -281,7 +281,7 @@ class TestChanging:
     def test_a_renamed_image(self, run, here):
         (here / "photos" / "a.png").rename(here / "photos" / "z.png")
         ended = run("update", "photos.faemb")
-        assert ended.out.startswith("0 images added, 1 image moved, 3 unchanged in ")
+        assert ended.out.startswith("no images added, 1 image moved, 3 unchanged in ")
         (here / "photos" / "z.png").rename(here / "photos" / "a.png")
         assert json.loads(run("update", "photos.faemb", "--json").out)["moved"] == 1
 
@@ -295,7 +295,7 @@ class TestChanging:
         assert run("relocate", "photos.faemb", "photos", "pictures") == (
             *(0, "4 images of photos.faemb relocated from photos to pictures\n", ""),
         )
-        assert run("update", "photos.faemb").out.startswith("0 images added, 4 unchanged in ")
+        assert run("update", "photos.faemb").out.startswith("no images added, 4 unchanged in ")
         assert_mistake(run("relocate", "photos.faemb", "photos", "pictures"), "there is nothing of .*photos in ")
         (here / "pictures").rename(here / "photos")
         ended = run("relocate", "photos.faemb", "pictures", "photos", "--json")
@@ -331,10 +331,10 @@ class TestChanging:
         (sentence,) = warnings(ended)
         assert sentence.startswith(f"all images of the folder {here / 'photos'} are gone (4); they were not removed; ")
         assert sentence.endswith("faemb update photos.faemb --allow-removing")
-        assert ended.out.startswith("0 images added in ")
+        assert ended.out.startswith("no images added in ")
         ended = run("update", "photos.faemb", "--allow-removing")
         assert (ended.code, ended.err) == (0, "")
-        assert ended.out.startswith("0 images added, 4 removed in ")
+        assert ended.out.startswith("no images added, 4 removed in ")
 
     def test_a_folder_that_is_gone(self, run, here):
         (here / "photos").rename(here / "away")
@@ -380,7 +380,7 @@ class TestInfo:
         assert any(line.startswith("  not readable: ") and "broken.png" in line for line in rest)
         assert f"  folder {here / 'photos'}" in rest
         assert "  features HessianAffine(max_features=40)" in rest
-        assert "  index    auto" in rest
+        assert "  index    auto, now exact" in rest
 
     def test_for_programs(self, run, here):
         ended = run("info", "photos.faemb", "--json")

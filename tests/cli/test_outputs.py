@@ -200,14 +200,14 @@ class TestExclude:
         run("index", "photos", "--out", "new.faemb", "--model", "tiny.model", "--exclude", "trip", "--exclude", "b.*")
         picture(here / "more" / "x.png", 9)
         run("add", "new.faemb", "more")
-        assert run("update", "new.faemb").out.startswith("0 images added, 2 unchanged in ")
+        assert run("update", "new.faemb").out.startswith("no images added, 2 unchanged in ")
         assert run("add", "new.faemb", "photos").out.startswith("2 images added, 1 unchanged in ")
         with Collection.open("new.faemb") as made:
             assert made.info().excluded == {}
 
     def test_excluding_removes_nothing(self, run):
         assert run("add", "photos.faemb", "photos", "--exclude", "trip").code == 0
-        assert run("update", "photos.faemb").out.startswith("0 images added, 2 unchanged in ")
+        assert run("update", "photos.faemb").out.startswith("no images added, 2 unchanged in ")
         with Collection.open("photos.faemb") as opened:
             assert len(opened) == 3
 

@@ -23,7 +23,7 @@ class TestIndexes:
     def test_one_is_chosen_when_the_collection_is_made(self, tmp_path, photos, model, kind):
         with Collection.create(tmp_path / "new.faemb", model, index=kind) as made:
             made.add(photos)
-            assert made.info().index == kind
+            assert made.info().index == made.info().index_in_use == kind
             assert len(made.search(photos / "a.png")[0].hits) == 5
             assert len(list(made.layout.folder.glob(f"{kind}-1-5.faiss"))) == (kind != "exact")
 

@@ -245,7 +245,7 @@ def test_a_hit_shows_why_it_is_one_with_the_thumbnails_of_the_page(tmp_path):
     assert page.texts("summary") == ["why"]
     assert page.texts("details")[0].split("\n")[-2:] == [
         "The same thing: confidence 99 %.",
-        "12 of 12 matches agree with one transform, at 12 places; by chance once in 10^39.",
+        "12 of 12 matches agree with one transform, at 12 places; by chance in less than one of 1,000,000 pairs.",
     ]
     assert text.count("data:image/jpeg") == 2
     assert [each["href"] for each in page.attributes("use")] == ["#p0", "#p1"]

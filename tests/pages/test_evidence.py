@@ -129,7 +129,7 @@ class TestWords:
     def test_of_a_verified_result(self):
         assert reasons(explained()) == [
             "the same thing: confidence 97 %",
-            "30 of 35 matches agree with one transform, at 9 places; by chance once in 10^34",
+            "30 of 35 matches agree with one transform, at 9 places; by chance in less than one of 1,000,000 pairs",
             "both show 50 % of the query and 66 % of the result",
             "similarity of the vectors 0.432, from -1 to 1",
         ]
@@ -152,7 +152,8 @@ class TestWords:
         assert agreement(nothing) == "2 regions of both match, and no three of them agree with one transform"
 
     @pytest.mark.parametrize(
-        ("evidence", "words"), [(0.5, "as many agree by chance"), (7.0, "in one of 1,000 pairs"), (60, "once in 10^26")]
+        ("evidence", "words"),
+        [(0.5, "as many agree by chance"), (7.0, "in one of 1,000 pairs"), (60, "in less than one of 1,000,000 pairs")],
     )
     def test_of_chance(self, evidence, words):
         points, verification = found()

@@ -214,7 +214,7 @@ def test_the_token_opens_no_api_route_through_the_address(closed):
 
 
 def test_a_browser_is_asked_for_the_token(closed):
-    for path, words in (("/", "The token that the server has printed"), ("/?token=wrong", "not the token")):
+    for path, words in (("/", "Whoever runs the server can tell its token"), ("/?token=wrong", "not the token")):
         response = closed.get(path, headers={"Accept": "text/html,*/*"})
         assert response.status_code == 401
         assert response.headers["content-type"].startswith("text/html")

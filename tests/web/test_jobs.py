@@ -55,7 +55,7 @@ def test_uploads_that_are_deleted_from_the_disk_stay_in_the_collection(client, t
     """Files that were given one by one belong to no folder that an update would search."""
     send(client, picture(tmp_path / "new.png", 50))
     (tmp_path / "photos-uploads" / "new.png").unlink()
-    assert ended(client, start(client, "update"))["result"] == "0 images added, 2 unchanged."
+    assert ended(client, start(client, "update"))["result"] == "No images added, 2 unchanged."
     assert client.get("/api/images").json()["total"] == 3
 
 

@@ -421,7 +421,7 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     yield f"  encoder  {known.encoder}, {known.dimension} dimensions{parts}"
     if known.model_fault is not None:
         yield f"  cannot search: {known.model_fault}"
-    yield f"  index    {known.index}"
+    yield f"  index    {known.index}" + (f", now {known.index_in_use}" if known.index == "auto" else "")
     if known.store is not None:
         yield f"  vectors  {known.store}"
     for address in known.left_stores:

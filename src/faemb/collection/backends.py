@@ -204,9 +204,16 @@ BACKENDS = ("auto", "exact", *APPROXIMATE)
 def backend_for(name: str, images: int) -> type[Backend] | None:
     """The kind of index for this number of images; None: exact comparison with all."""
     require_choice("index", name, BACKENDS)
-    if name == "auto":
-        name = "exact" if images <= EXACT_UP_TO else RaBitQ.name
-    return APPROXIMATE.get(name)
+    return APPROXIMATE.get(index_in_use(name, images))
+
+
+def index_in_use(name: str, images: int, *, remote: bool = False) -> str:
+    """What `auto` means for this number of images; other names as they are, but for kinds that servers do not have."""
+    if remote:
+        return "exact" if name in ("auto", RaBitQ.name) else name
+    if name != "auto":
+        return name
+    return RaBitQ.name if images > EXACT_UP_TO and can_be_built() else "exact"
 
 
 def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, "s D"]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, cast
 
-from faemb.collection.backends import BACKENDS
+from faemb.collection.backends import BACKENDS, index_in_use
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
 from faemb.collection.copying import clear_away, copy, left_stores
@@ -582,9 +582,10 @@ class Collection:
     def info(self) -> Info:
         """A summary of the collection."""
         count, model = self._catalogue.count, self._current.summary()
+        searchable, store = count("slot is not null"), (self._catalogue.store() or (None,))[0]
         return Info(
             images=count(),
-            searchable=count("slot is not null"),
+            searchable=searchable,
             without_features=count("features = 0"),
             waiting=count("slot is null and features > 0"),
             unreadable={str(self.layout.path_of(name)): why for name, why in self._catalogue.unreadable().items()},
@@ -594,13 +595,14 @@ class Collection:
             extractor=model.extractor,
             dimension=model.dimension,
             index=self._about["index"],
+            index_in_use=index_in_use(self._about["index"], searchable, remote=store is not None),
             excluded={str(folder): patterns for folder, patterns in self.folders().items() if patterns},
             learned_from=self._catalogue.learned_from(),
             relearning_is_due=is_due(self._catalogue) and obstacle(self.layout, self._catalogue) is None,
             removed=len(self._catalogue.removed()),
             parts=model.parts,
             keeps_features=self._about["keep_features"] != "0",
-            store=(self._catalogue.store() or (None,))[0],
+            store=store,
             is_being_changed=is_being_changed(self.layout),
             model_fault=model.fault,
             left_stores=left_stores(self._catalogue),

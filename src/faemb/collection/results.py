@@ -176,6 +176,9 @@ class Info:
     dimension: int
     """Dimension of the vectors; 0 before the model is fitted."""
     index: str
+    """The kind of index that was asked for."""
+    index_in_use: str
+    """The kind that searches use now: what `auto` has chosen."""
     excluded: dict[str, list[str]]
     """Folders of which files are left out, with the shell patterns."""
     learned_from: int | None

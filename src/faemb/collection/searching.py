@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from faemb.collection.backends import Backend, backend_for, can_be_built
+from faemb.collection.backends import EXACT_UP_TO, Backend, backend_for, index_in_use
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
@@ -331,19 +331,15 @@ class Searcher:
         return Group(images, reason, group.smallest, group.largest, group.all_pairs, group.kind)
 
     def _kind(self, view: View, index: str | None) -> type[Backend] | None:
-        """The kind of index. A server is searched exactly where `auto`, or the collection's own kind, is not one of its
-        own: a collection in a folder may have any, and its vectors can be copied to a server."""
-        name = index or self._index
-        if isinstance(view.vectors, RemoteVectors) and (
-            name == "auto" or (index is None and name not in view.vectors.indexes)
-        ):
-            name = "exact"
-        kind = backend_for(name, len(view.slots))
-        return None if name == "auto" and kind is not None and not can_be_built() else kind
+        """The kind of index. That of the collection may not be one that a server has: its vectors were copied there."""
+        is_remote, name = isinstance(view.vectors, RemoteVectors), index or self._index
+        if index is None or name == "auto":
+            name = index_in_use(name, len(view.slots), remote=is_remote)
+        return backend_for(name, len(view.slots))
 
     def _note_of_missed(self, view: View, index: str | None, kind: type[Backend] | None) -> str:
         """Once, that the index which this number of images deserves cannot be used here."""
-        missed = (index or self._index) == "auto" and kind is None and backend_for("auto", len(view.slots)) is not None
+        missed = (index or self._index) == "auto" and kind is None and len(view.slots) > EXACT_UP_TO
         if not missed or isinstance(view.vectors, RemoteVectors) or self._told:
             return ""
         self._told = True

@@ -13,11 +13,12 @@ def counted(count: int, one: str = "image", many: str = "") -> str:
 
 def changes_in_words(report: "Report") -> str:
     """Summary of a change of a collection, such as: 12 images added, 3 removed."""
+    left_out = f"left out because {'it was' if report.kept_out == 1 else 'they were'} removed"
     counts = ((report.changed, "changed"), (report.removed, "removed"), (report.unchanged, "unchanged"),
-              (report.kept_out, "passed over because they were removed"),
-              (len(report.failed), "could not be read"))  # fmt: skip
+              (report.kept_out, left_out), (len(report.failed), "could not be read"))  # fmt: skip
     moved = [f"{counted(report.moved)} moved"] if report.moved else []
-    parts = [f"{counted(report.added)} added", *moved, *(f"{count:,} {what}" for count, what in counts if count)]
+    added = f"{counted(report.added) if report.added else 'no images'} added"
+    parts = [added, *moved, *(f"{count:,} {what}" for count, what in counts if count)]
     if report.relearned_from:
         parts.append(f"model learned again from {report.relearned_from:,}")
     return ", ".join(parts)

@@ -9,6 +9,9 @@ from faemb.rerank import Polygon, Verification, area
 CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "nothing is claimed"}
 """Text of each verdict on two images."""
 
+_MOST_DIGITS = 6
+"""Of a number of pairs: nobody can imagine larger ones, and the model of chance does not hold that far."""
+
 
 def claim(confidence: float) -> str:
     return f"{CLAIMS[verdict(confidence)]}: confidence {percent(confidence)}"
@@ -39,4 +42,6 @@ def _chance(evidence: float) -> str:
     digits = math.floor(evidence / math.log(10))
     if digits < 1:
         return "as many agree by chance"
-    return f"as many agree by chance in one of {10**digits:,} pairs" if digits < 7 else f"by chance once in 10^{digits}"
+    if digits > _MOST_DIGITS:
+        return f"by chance in less than one of {10**_MOST_DIGITS:,} pairs"
+    return f"by chance in one of {10**digits:,} pairs"

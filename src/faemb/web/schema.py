@@ -144,7 +144,8 @@ class Info(BaseModel):
     encoder: str
     extractor: str
     dimension: int = Field(description="Length of the vectors.")
-    index: str
+    index: str = Field(description="Kind of index that was asked for; auto chooses by the number of images.")
+    index_in_use: str = Field(description="Kind that searches use now; exact compares with all images.")
     keeps_features: bool = Field(description="Local features are stored, so that answers can be verified.")
     parts: int = Field(description="Each image also has vectors of n x n parts; 0 if it has not.")
     learned_from: int | None = Field(description="Images from which the model was learned; null if not known.")

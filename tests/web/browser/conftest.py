@@ -13,6 +13,7 @@ from browsing import Watch, opened
 from gallery import make_gallery
 from served import served
 
+SIZES = {390: {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}, 1600: {}}
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
@@ -28,16 +29,22 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(gallery: Path) -> Iterator[str]:
+def untouched(gallery: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy that no server has open: files of a database come and go beside one that is in use."""
+    return Path(shutil.copytree(gallery, tmp_path_factory.mktemp("untouched") / "copy"))
+
+
+@pytest.fixture(scope="session")
+def server(gallery: Path, untouched: Path) -> Iterator[str]:
     """Only for reading."""
     with served(gallery / "gallery.faemb") as process:
         yield process.address.rstrip("/")
 
 
 @pytest.fixture(scope="module")
-def own_gallery(gallery: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def own_gallery(untouched: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy that tests of this module may change."""
-    return Path(shutil.copytree(gallery, tmp_path_factory.mktemp("own") / "copy"))
+    return Path(shutil.copytree(untouched, tmp_path_factory.mktemp("own") / "copy"))
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +66,14 @@ def watch() -> Iterator[Watch]:
     made = Watch()
     yield made
     made.assert_nothing()
+
+
+@pytest.fixture(params=[f"{width}-{scheme}" for width in SIZES for scheme in ("light", "dark")])
+def looking(request: pytest.FixtureRequest, chromium: Browser, watch: Watch) -> Iterator[tuple[str, Page]]:
+    width, scheme = request.param.split("-")
+    size = {"width": int(width), "height": 844 if int(width) < 600 else 1000}
+    with opened(chromium, watch, viewport=size, color_scheme=scheme, **SIZES[int(width)]) as page:
+        yield request.param, page
 
 
 @pytest.fixture

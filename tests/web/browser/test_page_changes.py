@@ -271,6 +271,9 @@ def test_a_job_is_followed_and_cancelled(page: Page, watch: Watch, writable: str
     page.goto(f"{writable}/?view=jobs")
     running = page.locator(".job").first
     expect(running).to_have_attribute("data-state", "running")
+    page.goto(f"{writable}/?view=state")
+    page.get_by_role("link", name="1 job running").click()
+    expect(page).to_have_url(f"{writable}/?view=jobs")
     page.route("**/api/jobs", lambda route: route.abort())
     expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
     page.unroute("**/api/jobs")
@@ -278,6 +281,7 @@ def test_a_job_is_followed_and_cancelled(page: Page, watch: Watch, writable: str
     running.get_by_role("button", name="Cancel").click()
     expect(running).to_have_attribute("data-state", "cancelled", timeout=60_000)
     expect(running.get_by_role("progressbar")).to_have_count(0)
+    expect(page.get_by_role("link", name="1 job running")).to_have_count(0)
     for path in slow.iterdir():
         path.unlink()
 

@@ -115,6 +115,25 @@ def test_query_by_drop_on_any_view(page: Page, server: str, photograph: Path):
     assert_found_palace(page)
 
 
+@pytest.mark.parametrize("by", ["drop", "paste"])
+def test_text_in_place_of_a_picture_is_answered(page: Page, server: str, by: str):
+    """Also an address, which the browser would leave the page for; in a field, text is text."""
+    give = """(place, by) => {
+      const data = new DataTransfer();
+      data.setData("text/uri-list", "http://127.0.0.1:1/picture.jpg");
+      data.setData("text/plain", "http://127.0.0.1:1/picture.jpg");
+      const shared = { bubbles: true, cancelable: true };
+      return !place.dispatchEvent(by === "drop" ? new DragEvent("drop", { ...shared, dataTransfer: data })
+        : new ClipboardEvent("paste", { ...shared, clipboardData: data }));
+    }"""
+    page.goto(f"{server}/?view=browse")
+    assert page.get_by_label("Name contains").evaluate(give, by) is False
+    expect(page.locator(".toast")).to_have_count(0)
+    assert page.get_by_role("main").evaluate(give, by) is (by == "drop")
+    expect(page.locator(".toast")).to_contain_text("That holds no picture file.")
+    expect(page).to_have_url(f"{server}/?view=browse")
+
+
 def test_a_file_that_is_no_picture_is_explained_where_the_user_looks(
     page: Page, server: str, watch: Watch, tmp_path: Path
 ):
@@ -136,6 +155,7 @@ def test_after_a_file_that_is_no_picture_the_page_shows_what_the_address_names(
     expect(page.locator(".joined")).to_be_visible()
     page.locator("input[type=file]").first.set_input_files(tmp_path / "notes.jpg")
     expect(page.get_by_role("alert")).to_contain_text("notes.jpg")
+    assert "notes.jpg" not in page.locator(".query").inner_text()
     expect(page).to_have_url(address)
     expect(page.locator(".query .name")).to_have_text("original.jpg")
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
@@ -290,7 +310,7 @@ def test_filters_of_a_phone_that_is_turned(page: Page, server: str):
 
 def test_expansion_is_in_the_address(page: Page, server: str, ids: dict[str, int]):
     page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
-    page.get_by_label("Also search with sure results").check()
+    page.get_by_label("Search again with each sure result").check()
     expect(page).to_have_url(re.compile("expand=results"))
     expect(cards(page).first).to_be_visible()
 

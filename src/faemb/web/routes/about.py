@@ -35,6 +35,7 @@ async def info(service: Shared) -> schema.Info:
             extractor=known.extractor,
             dimension=known.dimension,
             index=known.index,
+            index_in_use=known.index_in_use,
             keeps_features=known.keeps_features,
             parts=known.parts,
             learned_from=known.learned_from,

@@ -2,7 +2,10 @@
 
 import { element } from "./dom.js";
 import { icon } from "./icons.js";
+import { toast } from "./toast.js";
 import { words } from "./words.js";
+
+const FIELDS = "input, textarea, select";
 
 /** A label that opens the choice of a file; `camera`: the camera, on devices that have one. */
 export function chooser(onFiles, { text = words.query.other, camera = false, several = false, kind = "" } = {}) {
@@ -27,20 +30,27 @@ export function listenForFiles(handler) {
     if (inside) over.firstChild.textContent = handler().words;
   };
   const holdsFiles = (event) => event.dataTransfer?.types.includes("Files");
+  // Text belongs into fields, and what is dragged inside the page nowhere: both are left to the browser.
+  let fromHere = false;
+  const isOurs = (event) => holdsFiles(event) || !(fromHere || event.target.closest?.(FIELDS));
+  addEventListener("dragstart", () => { fromHere = true; });
+  addEventListener("dragend", () => { fromHere = false; });
   addEventListener("dragenter", (event) => holdsFiles(event) && show(inside + 1));
   addEventListener("dragleave", (event) => holdsFiles(event) && show(inside - 1));
-  addEventListener("dragover", (event) => holdsFiles(event) && event.preventDefault());
+  addEventListener("dragover", (event) => isOurs(event) && event.preventDefault());
   addEventListener("drop", (event) => {
-    if (!holdsFiles(event)) return;
+    if (!isOurs(event)) return;
     event.preventDefault();
     show(0);
     taken(handler(), event.dataTransfer.files);
   });
   addEventListener("paste", (event) => {
-    if (event.clipboardData?.files.length) taken(handler(), event.clipboardData.files);
+    const files = event.clipboardData?.files ?? [];
+    if (files.length || !event.target.closest?.(FIELDS)) taken(handler(), files);
   });
 }
 
 function taken(handler, files) {
   if (files.length) handler.take([...files]);
+  else toast(words.noPicture, { kind: "bad" });
 }

@@ -55,7 +55,7 @@ function facts(info) {
         info.encoder, state.dimension(info.dimension), info.learned_from && state.learned(info.learned_from),
       ].filter(Boolean).join(", "),
     ],
-    [state.index, info.index],
+    [state.index, state.indexOf(info.index_in_use, info.index)],
     [state.features, info.keeps_features ? state.yes : state.no],
     [state.disk, words.bytes(info.bytes)],
     [state.version, info.version],

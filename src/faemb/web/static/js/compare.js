@@ -131,7 +131,8 @@ export class Comparison {
       element("bdi", {}, result.name),
     );
     this.claim.replaceChildren(
-      element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)), ` ${words.percent(confidence)}`,
+      element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)),
+      `: ${words.results.confidence(confidence)}`,
       bar(confidence, verdict),
     );
     this.reasons.replaceChildren(...reasons.slice(1).map((reason) => element("li", {}, reason)));

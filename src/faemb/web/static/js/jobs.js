@@ -94,6 +94,7 @@ const passes = ({ status }) => status === 0 || status === 429 || status >= 500;
 export async function followed(job, card, signal) {
   let now = job;
   card.show(now);
+  dispatchEvent(new Event("jobstart"));
   while (!isOver(now) && !signal.aborted) {
     await new Promise((done) => setTimeout(done, OFTEN));
     if (signal.aborted) break;

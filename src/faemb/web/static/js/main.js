@@ -7,6 +7,7 @@ import { CollectionView } from "./collection.js";
 import { element } from "./dom.js";
 import { GroupsView } from "./groups.js";
 import { JobsView } from "./jobs.js";
+import { running } from "./running.js";
 import { SearchView } from "./search.js";
 import { server } from "./server.js";
 import { addressOf, current, go, onChange, startHistory } from "./state.js";
@@ -31,6 +32,7 @@ async function show(state, { back, scroll = 0 }) {
   shown.subject = `${state.view} ${state.query ?? ""}`;
   document.title = words.title(words.views[state.view], words.collection);
   showMenu(state.view);
+  running.look();
   const { view, subject } = shown;
   const updated = view.update(state);
   if (!back && seen !== subject) scrollTo(0, 0);
@@ -80,6 +82,7 @@ listenForFiles(() => {
     words: adding ? words.dropToAdd : words.dropToSearch, take: adding ? (files) => shown.view.take(files) : search,
   };
 });
+document.getElementById("views").before(running.element);
 addEventListener("collectionchange", ({ detail }) => showAgain(detail.focused));
 onChange(show);
 startHistory();

@@ -46,6 +46,7 @@ export class QueryPanel {
 
   /** A query whose answer is awaited. */
   awaited(key, box) {
+    if (key !== this.key) for (const line of [this.name, this.facts]) line.textContent = "\u00a0";
     this.#picture(key);
     this.editor.show(this.size, this.size && parsedBox(box));
     this.#hint(parsedBox(box));

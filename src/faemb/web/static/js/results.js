@@ -129,7 +129,8 @@ function claimOf(hit) {
       bar(hit.similarity ?? 0, "unsure"),
     );
   }
-  const claim = element("span", { class: `claim ${hit.verdict}` }, results.claim(hit.verdict));
+  const text = hit.verdict === "unsure" ? results.onlyConfidence : results.claim(hit.verdict);
+  const claim = element("span", { class: `claim ${hit.verdict}` }, text);
   return element(
     "p", { class: "detail claims" }, claim, element("b", {}, words.percent(hit.confidence)),
     bar(hit.confidence, hit.verdict),

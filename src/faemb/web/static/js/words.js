@@ -77,7 +77,7 @@ export const words = {
     order: "Order",
     byName: "by folder and name",
     byDate: "by date, newest first",
-    expand: "Also search with sure results",
+    expand: "Search again with each sure result",
     expandWhy: "Finds pictures that share nothing with the query, but show the same thing as a result",
     reset: "Clear filters",
     inFolder: (folder, images) => `${folder} (${number.format(images)})`,
@@ -92,6 +92,7 @@ export const words = {
     notCompared: "not compared",
     claim: (verdict) => capital(claims[verdict] ?? "not compared"),
     confidence: (probability) => `confidence ${percent(probability)}`,
+    onlyConfidence: "Confidence",
     similarity: (value) => `similarity ${value.toFixed(3)}`,
     noFeatures: "no local features",
     copy: "copy of the query",
@@ -264,7 +265,12 @@ export const words = {
     learned: (count) => `learned from ${counted(count, "picture")}`,
     relearnDue: "The collection has grown much since the model was learned. Learning it again finds more.",
     relearn: "Learn the model again",
-    index: "Index",
+    index: "Search",
+    /** `asked`: the kind of index that was asked for, which can be to choose one. */
+    indexOf: (kind, asked) => {
+      const text = kind === "exact" ? "each query is compared with every picture" : `with the index ${kind}`;
+      return asked === "auto" && kind !== "exact" ? `${text}, chosen for so many pictures` : text;
+    },
     features: "Features are kept",
     yes: "yes, so results are verified",
     no: "no, so results cannot be verified",
