@@ -456,7 +456,7 @@ class TestSearch:
         first, verdict, itself, *others = ended.out.splitlines()
         assert (ended.code, ended.err) == (0, "")
         assert first == "photos/b.png: 40 local features"
-        assert verdict == "  no image shows the same thing, as far as can be told; the most similar ones:"
+        assert verdict == "  no confirmed match; most similar images:"
         assert itself == f"      same  99 %  1.000  {here / 'photos' / 'b.png'}  (the query itself)"
         for rank, other in zip((1, 2), others, strict=True):
             assert re.fullmatch(rf"   {rank}\. +\d+ % +{SCORE}  {re.escape(str(here))}/photos/.*png", other)
@@ -466,7 +466,7 @@ class TestSearch:
         turned.save(here / "turned.png")
         _, best, line, second, *_ = run("search", "photos.faemb", "turned.png").out.splitlines()
         assert re.fullmatch(rf"   1\. same  99 % +{SCORE}  {re.escape(str(here))}/photos/b\.png", best)
-        assert line == "  nothing is claimed of the following"
+        assert line == "  not confirmed (confidence below 50 %):"
         assert second.startswith("   2.        ")
 
     def test_only_what_is_sure(self, run, here):
