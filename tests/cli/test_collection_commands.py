@@ -175,7 +175,7 @@ class TestIndex:
         ("options", "words"),
         [
             (["gone", "--out", "new.faemb"], "there is no file or folder gone"),
-            (["photos", "--out", "tiny.model"], "the folder .*tiny.model cannot be made"),
+            (["photos", "--out", "tiny.model"], "tiny.model is a file, where a folder is expected; give another name"),
             (["photos", "--out", "photos.faemb"], "was made with other settings; add images to it with: faemb add"),
             (["photos", "--out", "new.faemb", "--model", "gone"], "no model at gone"),
             (["photos", "--out", "new.faemb", "--model", "photos/a.png"], "is not a faemb model"),
@@ -289,7 +289,7 @@ class TestChanging:
         (here / "photos").rename(here / "pictures")
         ended = run("update", "photos.faemb")
         assert_mistake(
-            ended, "or give its new place with: faemb relocate photos.faemb photos NEW_FOLDER, or remove its "
+            ended, "or give the new place with: faemb relocate photos.faemb photos NEW_FOLDER, or remove the "
         )
         assert_mistake(ended, "images with: faemb remove photos.faemb photos\n")
         assert run("relocate", "photos.faemb", "photos", "pictures") == (
