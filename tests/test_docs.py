@@ -33,3 +33,12 @@ def test_the_format_of_collections_is_the_current_one() -> None:
 
 def test_the_citation_names_the_version() -> None:
     assert f"\nversion: {faemb.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_examples_are_printed_as_they_are() -> None:
+    """Pages are read in the clone too, where nothing is included."""
+    pages = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
+    printed = pages["tutorial.md"] + pages["examples.md"]
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        assert f"```python\n{script.read_text(encoding='utf-8')}```" in printed, f"copy {script} into the page"
+    assert [name for name, text in pages.items() if "--8<--" in text] == []

@@ -3,6 +3,7 @@
     preset("f-faemb-16")                  as in the paper [DC17, Sec. 5]; comments mark settings it does not give
     preset("f-faemb-16", "released")      as in the code released by its authors
     preset("small")                       the default of a collection
+    preset("small", sized_for=sets)       the same, made smaller if it is learned from few images, as collections do
 
 `VARIANTS` holds the settings in which the paper and the released code differ. Descriptor lengths are the paper's: 128
 for VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. Names end in the number of anchors.
@@ -12,11 +13,14 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from faemb.embedding import VLAD, VLAT, Embedding, FAemb, FastFAemb, Fisher, Triangulation
 from faemb.encoder import Encoder
 from faemb.errors import InputError
 from faemb.projection import Projection
 from faemb.rotation import Rotation
+from faemb.sets import DescriptorSets, SetsLike, as_sets
 from faemb.whitening import Whitening
 
 
@@ -114,12 +118,25 @@ learn the whitening."""
 
 NAMES = (*COLLECTION, BEST, *PUBLISHED)
 
+PER_IMAGE = 300
+"""Number of descriptors per image from which a collection learns: more images are better than more of each."""
+_LEAST_SAMPLE = 20_000
+"""With few images, more descriptors of each are used, up to this number in all."""
 
-def preset(name: str, variant: str | None = None, *, rotation: bool = False, **changes: Any) -> Encoder:
+
+def preset(
+    name: str,
+    variant: str | None = None,
+    *,
+    sized_for: SetsLike | None = None,
+    rotation: bool = False,
+    **changes: Any,
+) -> Encoder:
     """An unfitted encoder.
 
     `variant` is "paper" (the default) or "released"; `rotation` adds rotation normalisation (+RN); `changes` are
-    settings of the encoder.
+    settings of the encoder. `sized_for` are the sets of descriptors from which it will be learned: `small`, `medium`
+    and `best` are made smaller where these are few, which finds much more; published rows stay what they are.
     """
     if name not in NAMES:
         raise InputError(f"no preset is called {name!r}; there are {', '.join(NAMES)}")
@@ -130,7 +147,20 @@ def preset(name: str, variant: str | None = None, *, rotation: bool = False, **c
     settings = _own(name) if name not in PUBLISHED else _published(name, chosen)
     if rotation:
         settings["rotation"] = Rotation(chosen.rotation)
-    return Encoder(**{**settings, **changes})
+    encoder = Encoder(**{**settings, **changes})
+    return encoder if sized_for is None else _sized_for(as_sets(sized_for), name, encoder)
+
+
+def _sized_for(sets: DescriptorSets, name: str, encoder: Encoder) -> Encoder:
+    if name in PUBLISHED:
+        raise InputError(f"the preset {name!r} is a published row of fixed size; leave sized_for out")
+    count = int(np.minimum(sets.counts, most_per_image(len(sets))).sum())
+    return shrunk(encoder, count, sets.descriptor_dimension)
+
+
+def most_per_image(images: int) -> int:
+    """Largest number of descriptors of each image from which a collection learns, given the number of images."""
+    return max(PER_IMAGE, _LEAST_SAMPLE // max(images, 1))
 
 
 class Size(NamedTuple):

@@ -46,6 +46,7 @@ def test_without_a_folder_every_kind_is_listed(faemb: Command) -> None:
         assert kind.name in ended.out
         assert kind.title in ended.out
     assert "5,062 or 5,063 images" in ended.out
+    assert "https://www.robots.ox.ac.uk/~vgg/data/oxbuildings/" in ended.out
     assert "one gt.tsv with the columns query, relevant, junk" in ended.out
 
 

@@ -175,7 +175,7 @@ class TestIndex:
         ("options", "words"),
         [
             (["gone", "--out", "new.faemb"], "there is no file or folder gone"),
-            (["photos", "--out", "tiny.model"], "the folder .*tiny.model cannot be made"),
+            (["photos", "--out", "tiny.model"], "tiny.model is a file, where a folder is expected; give another name"),
             (["photos", "--out", "photos.faemb"], "was made with other settings; add images to it with: faemb add"),
             (["photos", "--out", "new.faemb", "--model", "gone"], "no model at gone"),
             (["photos", "--out", "new.faemb", "--model", "photos/a.png"], "is not a faemb model"),
@@ -289,7 +289,7 @@ class TestChanging:
         (here / "photos").rename(here / "pictures")
         ended = run("update", "photos.faemb")
         assert_mistake(
-            ended, "or give its new place with: faemb relocate photos.faemb photos NEW_FOLDER, or remove its "
+            ended, "or give the new place with: faemb relocate photos.faemb photos NEW_FOLDER, or remove the "
         )
         assert_mistake(ended, "images with: faemb remove photos.faemb photos\n")
         assert run("relocate", "photos.faemb", "photos", "pictures") == (
@@ -456,7 +456,7 @@ class TestSearch:
         first, verdict, itself, *others = ended.out.splitlines()
         assert (ended.code, ended.err) == (0, "")
         assert first == "photos/b.png: 40 local features"
-        assert verdict == "  no image shows the same thing, as far as can be told; the most similar ones:"
+        assert verdict == "  no confirmed match; most similar images:"
         assert itself == f"      same  99 %  1.000  {here / 'photos' / 'b.png'}  (the query itself)"
         for rank, other in zip((1, 2), others, strict=True):
             assert re.fullmatch(rf"   {rank}\. +\d+ % +{SCORE}  {re.escape(str(here))}/photos/.*png", other)
@@ -466,7 +466,7 @@ class TestSearch:
         turned.save(here / "turned.png")
         _, best, line, second, *_ = run("search", "photos.faemb", "turned.png").out.splitlines()
         assert re.fullmatch(rf"   1\. same  99 % +{SCORE}  {re.escape(str(here))}/photos/b\.png", best)
-        assert line == "  nothing is claimed of the following"
+        assert line == "  not confirmed (confidence below 50 %):"
         assert second.startswith("   2.        ")
 
     def test_only_what_is_sure(self, run, here):

@@ -253,7 +253,7 @@ class TestFeatures:
             (["--detector", "patches", "--network", "gone.onnx", "--max-features", "9"], "no setting --max-features"),
             (["--network", "gone.onnx"], "there is no file 'gone.onnx'"),
             (["--detector", "hessian-affine", "--network", "gone.onnx"], "the detector hessian-affine uses no network"),
-            (["--out", "photos/a.png"], "the folder photos/a.png cannot be made"),
+            (["--out", "photos/a.png"], "photos/a.png is a file, where a folder is expected"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )

@@ -62,7 +62,7 @@ class TestCreation:
     def test_a_file_in_its_place_is_explained(self, tmp_path, model):
         (tmp_path / "file").write_text("precious")
         for place in (tmp_path / "file", tmp_path / "file" / "below"):
-            with pytest.raises(FaembError, match="cannot be made"):
+            with pytest.raises(FaembError, match="file is a file, where a folder is expected; give another name"):
                 Collection.create(place, model)
         assert (tmp_path / "file").read_text() == "precious"
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from faemb.collection import Model, new_model
-from faemb.collection.model import PER_IMAGE, learning_sample
+from faemb.collection.model import learning_sample
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
 from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.features import HessianAffine
-from faemb.presets import SIZES, preset, shrunk
+from faemb.presets import PER_IMAGE, SIZES, preset, shrunk
 from faemb.projection import Projection
 from faemb.runtime import UNKNOWN
 from faemb.whitening import Whitening
@@ -189,6 +189,20 @@ def test_only_an_encoder_of_its_full_size_discards_components():
     assert full.discard == preset("small").whitening.discard != 0  # type: ignore[union-attr]
     assert smaller is not None
     assert smaller.discard == 0
+
+
+@pytest.mark.parametrize(("count", "each"), [(3, 500), (20, 2000), (120, 400), (500, 350)])
+def test_a_preset_has_the_size_of_the_encoder_of_a_collection(rng, count, each):
+    """Which reads a part of the descriptors only."""
+    sets = [np.zeros((each, 128), np.float32)] * count
+    learned = sum(map(len, learning_sample(sets, rng)))
+    assert size_of(preset("small", sized_for=sets)) == size_of(shrunk(preset("small"), learned, 128))
+    assert size_of(preset("small")) == (8, 32)
+
+
+def test_a_published_row_has_one_size(rng):
+    with pytest.raises(InputError, match="'f-faemb-8' is a published row of fixed size; leave sized_for out"):
+        preset("f-faemb-8", sized_for=images(rng, 3, 20))
 
 
 def test_a_published_row_is_never_made_smaller():

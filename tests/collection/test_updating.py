@@ -36,6 +36,19 @@ class TestUpdating:
         (photos.parent / "away").rename(photos)
         assert counts(collection.update()) == (0, 0, 5, 0)
 
+    def test_several_vanished_folders(self, collection, photos, tmp_path):
+        picture(tmp_path / "others" / "z.png", 60)
+        collection.add(tmp_path / "others")
+        for folder in (photos, tmp_path / "others"):
+            shutil.rmtree(folder)
+        others = tmp_path / "others"
+        words = (
+            rf"the folders {others}, {photos} are not there, and their images were .*"
+            rf"relocate \S+ {others} NEW_FOLDER; faemb relocate \S+ {photos} NEW_FOLDER, .*remove \S+ {others} {photos}$"
+        )
+        with pytest.raises(InputError, match=words):
+            collection.update()
+
     def test_a_vanished_folder_can_be_taken_out(self, collection, photos, tmp_path):
         picture(tmp_path / "others" / "z.png", 60)
         collection.add(tmp_path / "others")

@@ -224,8 +224,8 @@ def test_verdict_and_confidence_are_on_the_card(tmp_path):
 @pytest.mark.parametrize(
     ("confidences", "words", "before"),
     [
-        ((0.95, 0.3, 0.2), "Nothing is claimed of the following.", 1),
-        ((0.3, 0.2), "No picture shows the same thing, as far as can be told. The most similar ones:", 0),
+        ((0.95, 0.3, 0.2), "Not confirmed (confidence below 50 %):", 1),
+        ((0.3, 0.2), "No confirmed match; most similar images:", 0),
     ],
 )
 def test_a_line_is_drawn_under_what_is_claimed(tmp_path, confidences, words, before):

@@ -136,7 +136,7 @@ class TestWords:
 
     @pytest.mark.parametrize(
         ("confidence", "words"),
-        [(1.0, "the same thing: confidence 99 %"), (0.6, "maybe the same thing"), (0.2, "nothing is claimed: conf")],
+        [(1.0, "the same thing: confidence 99 %"), (0.6, "maybe the same thing"), (0.2, "not confirmed: conf")],
     )
     def test_of_a_verdict(self, confidence, words):
         assert reasons(explained(confidence=confidence))[0].startswith(words)

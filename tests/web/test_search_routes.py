@@ -78,6 +78,7 @@ def test_an_image_that_was_sent_finds_its_copies(client, folder):
     assert names(response)[0] == "b.png"
     first = answer["hits"][0]
     assert (first["copy_of_query"], first["itself"], first["verdict"], first["confidence"]) == (True, False, "same", 1)
+    assert first["state"] == "unchanged"
     assert (first["similarity"], first["width"], first["height"]) == (1, 120, 90)
     assert first["folder"] == str(folder / "photos")
     assert len(answer["hits"]) == 2

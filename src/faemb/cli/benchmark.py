@@ -201,9 +201,10 @@ def _kinds_table(kinds: Iterable["Kind"]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table("kind", "benchmark", "layout of its folder", box=SIMPLE_HEAD)
+    table = Table("kind", "benchmark", "layout of its folder, and source", box=SIMPLE_HEAD)
     for kind in kinds:
-        table.add_row(kind.name, "\n".join([kind.title, *_size(kind), ", ".join(kind.measures)]), kind.layout)
+        facts = "\n".join([kind.title, *_size(kind), ", ".join(kind.measures)])
+        table.add_row(kind.name, facts, f"{kind.layout}\n{kind.source.replace(': ', chr(10))}".rstrip())
         table.add_section()
     return table
 
@@ -228,7 +229,7 @@ def _facts(dataset: "Dataset", found: "Checked") -> Iterator[tuple[str, str]]:
 
 
 def _kind_as_json(kind: "Kind") -> dict[str, object]:
-    names = ("name", "title", "layout", "measures", "images", "queries")
+    names = ("name", "title", "layout", "measures", "images", "queries", "source")
     return {name: getattr(kind, name) for name in names}
 
 

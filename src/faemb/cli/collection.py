@@ -310,16 +310,16 @@ def _answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | Non
 
 def _hit_lines(hits: Sequence["Hit"]) -> Iterator[str]:
     """One line per hit, and one before the first whose verdict is "unsure"."""
-    rank, claimed = 0, True
+    rank, confirmed = 0, True
     others = [hit for hit in hits if not hit.itself]
     if others and others[0].verdict == "unsure":
-        yield "  no image shows the same thing, as far as can be told; the most similar ones:"
-        claimed = False
+        yield "  no confirmed match; most similar images:"
+        confirmed = False
     for hit in hits:
         rank += not hit.itself
-        if claimed and not hit.itself and hit.verdict == "unsure":
-            claimed = False
-            yield "  nothing is claimed of the following"
+        if confirmed and not hit.itself and hit.verdict == "unsure":
+            confirmed = False
+            yield "  not confirmed (confidence below 50 %):"
         place = "     " if hit.itself else f"{rank:4d}."
         yield f"{place} {_judged(hit)}{_similarity(hit)}  {hit.path}{_relation(hit)}"
 

@@ -68,7 +68,9 @@ def index(
 ) -> None:
     """Make a searchable collection of IMAGES.
 
-    A model is learned from IMAGES unless one is given. The same command continues an interrupted run.
+    A model is learned from IMAGES unless one is given. The same command continues an interrupted run; a folder that
+    COLLECTION does not know is refused: `faemb add` adds it.
+
     Folders, and what --exclude leaves out of them, are remembered for `faemb update`.
 
     Example: faemb index photos --out photos.faemb
@@ -89,7 +91,13 @@ def index(
         removed_if_useless(Layout(out)),
         work.opened(output) as jobs,
         Collection.resume(
-            out, chosen, keep_features=not no_features, index=kind, device=device, store=store
+            out,
+            chosen,
+            keep_features=not no_features,
+            index=kind,
+            device=device,
+            store=store,
+            folders=sources.folders,
         ) as collection,
     ):
         if collection.migrated is not None:

@@ -314,5 +314,5 @@ def faiss() -> Any:
     try:
         import faiss as library
     except ImportError as error:
-        raise MissingExtraError("an index other than exact", "faiss") from error
+        raise MissingExtraError("an index of faiss", "faiss") from error
     return library

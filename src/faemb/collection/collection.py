@@ -130,8 +130,12 @@ class Collection:
         index: str = "auto",
         device: str = "cpu",
         store: str | None = None,
+        folders: Sequence[Path] = (),
     ) -> "Collection":
-        """The collection that an earlier call with the same arguments created, or a new one."""
+        """The collection that an earlier call with the same arguments created, or a new one.
+
+        `folders` are those that will be added: a collection of other images is refused.
+        """
         if not Layout(folder).catalogue.exists():
             return cls.create(folder, model, keep_features=keep_features, index=index, device=device, store=store)
         collection = cls(folder, device=device, store=store)
@@ -141,6 +145,13 @@ class Collection:
             raise InputError(
                 f"the collection {folder} was made with other settings; add images to it with: "
                 f"faemb add {typed(folder)} IMAGES, or give another name"
+            )
+        strange = [each for each in folders if not collection._knows(each)]
+        if strange:
+            collection.close()
+            raise InputError(
+                f"{typed(folder)} is a collection of other images; add the folder to it with: "
+                f"faemb add {typed(folder)} {typed(strange[0])}, or give another name"
             )
         return collection
 
@@ -231,13 +242,9 @@ class Collection:
         If so many files are missing that a drive may be disconnected, nothing is removed, unless `allow_removing`.
         """
         folders = self._folders()
-        missing = [str(folder) for folder in folders if not folder.is_dir()]
+        missing = [folder for folder in folders if not folder.is_dir()]
         if missing:
-            raise InputError(
-                f"the folder {', '.join(missing)} is not there, and its images were not touched; connect its drive, "
-                f"or give its new place with: faemb relocate {typed(self.layout.folder)} {typed(missing[0])} "
-                f"NEW_FOLDER, or remove its images with: faemb remove {typed(self.layout.folder)} {typed(missing[0])}"
-            )
+            raise InputError(self._without(missing))
         kind = self._kind
         found = merged(find_images([folder], patterns, kind) for folder, patterns in self.folders().items())
         with self._changing(progress) as writer:
@@ -250,6 +257,22 @@ class Collection:
                     report.removed += 0 if report.kept else writer.remove_deleted(gone)
             self._compact_if_due(writer)
             return report
+
+    def _without(self, missing: Sequence[Path]) -> str:
+        """The sentence on remembered folders that are not there, with a command for each."""
+        collection, names = typed(self.layout.folder), ", ".join(map(str, missing))
+        several = len(missing) > 1
+        fact = f"folders {names} are not there, and their" if several else f"folder {names} is not there, and its"
+        places = "; ".join(f"faemb relocate {collection} {typed(folder)} NEW_FOLDER" for folder in missing)
+        return (
+            f"the {fact} images were not touched; connect the drive, or give the new place with: {places}, or remove "
+            f"the images with: faemb remove {collection} {' '.join(map(typed, missing))}"
+        )
+
+    def _knows(self, folder: Path) -> bool:
+        """Whether a folder is remembered, or holds any of the images; an empty collection takes every folder."""
+        name, names = self.layout.name_of(folder), self._catalogue.hashes().keys()
+        return not names or name in self._catalogue.folders() or any(each.startswith(f"{name}/") for each in names)
 
     def relocate(self, old: AnyPath, new: AnyPath) -> int:
         """Record that a folder or file of images has been moved, without reading it; returns the number of images."""

@@ -44,6 +44,10 @@ _AWAY = 20
 """So many images in a row whose server does not answer end a command: it would wait for each of the others."""
 
 
+_NEVER = Seen(-1, -1)
+"""Of a file that is tried again by every change."""
+
+
 class Known(NamedTuple):
     """A file and its content hash in the catalogue; None for a new image."""
 
@@ -336,9 +340,11 @@ class _Buffer:
         name = self._writer.layout.name_of(path)
         sentence = about(path, error)
         if isinstance(error, RemoteError | MissingExtraError):  # nothing is known of the file: an image stays as it is
+            if isinstance(error, MissingExtraError) and self._writer.catalogue.entry(name) is None:
+                self._writer.catalogue.add_unreadable(name, _NEVER, sentence)
             self._report.failed.append(sentence)
             return
-        seen = Seen(-1, -1)
+        seen = _NEVER
         with suppress(InputError):
             # The cause of other errors is not the file alone, and limits may be raised: it is tried again.
             if isinstance(error, InputError) and not isinstance(error, LimitError):

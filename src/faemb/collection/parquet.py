@@ -26,7 +26,7 @@ def pyarrow() -> Any:
         import pyarrow as library
         import pyarrow.parquet  # is not imported with pyarrow itself
     except ImportError as error:
-        raise MissingExtraError("Parquet files", "parquet") from error
+        raise MissingExtraError("a Parquet file", "parquet") from error
     return library
 
 

@@ -75,7 +75,7 @@ class ShownAnswer:
 class ShownHit:
     picture: Picture
     hit: Hit
-    first_unclaimed: bool = False
+    first_unconfirmed: bool = False
     """Whether it is the first hit with the verdict "unsure"."""
     reasons: list[str] = field(default_factory=list)
     """Sentences on why it is a hit; empty if it has no verdict."""
@@ -161,7 +161,7 @@ def _answer(answer: Answer, box: Sequence[float] | None, pictures: _Pictures) ->
     others = [_hit(hit, _of_result(hit, pictures), query, answer.note) for hit in answer.hits if not hit.itself]
     first = next((number for number, each in enumerate(others) if each.hit.verdict == "unsure"), None)
     if first is not None:
-        others[first] = replace(others[first], first_unclaimed=True)
+        others[first] = replace(others[first], first_unconfirmed=True)
     return ShownAnswer(query, answer.features, itself, others, answer.note, answer.nothing)
 
 

@@ -6,7 +6,7 @@ from faemb.collection.results import verdict
 from faemb.pages import counted, percent
 from faemb.rerank import Polygon, Verification, area
 
-CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "nothing is claimed"}
+CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "not confirmed"}
 """Text of each verdict on two images."""
 
 _MOST_DIGITS = 6

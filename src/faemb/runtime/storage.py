@@ -89,6 +89,9 @@ def is_collection(folder: AnyPath) -> bool:
 def make_folder(folder: Path) -> None:
     """Make a folder for outputs and those above it, unless they exist; an error if it lies in a collection."""
     require_outside_collections(folder)
+    file = next((each for each in (folder, *folder.parents) if each.is_file()), None)
+    if file is not None:
+        raise InputError(f"{file} is a file, where a folder is expected; give another name")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

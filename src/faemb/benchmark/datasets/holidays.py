@@ -60,4 +60,5 @@ HOLIDAYS = Kind(
     queries=500,
     distractors=1_000_000,
     by_names=True,
+    source="Jégou, Douze and Schmid, ECCV 2008: https://lear.inrialpes.fr/people/jegou/data.php.html",
 )

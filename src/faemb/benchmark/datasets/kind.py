@@ -40,6 +40,8 @@ class Kind:
     """Number of distractors in published results."""
     by_names: bool = False
     """Whether the kind is recognised by the names of its images."""
+    source: str = ""
+    """Its authors, and the page from which it can be downloaded; empty for a user's own images."""
 
     def is_complete(self, images: int, queries: int) -> bool | None:
         """Whether the numbers are those of a complete copy; None without a published size."""

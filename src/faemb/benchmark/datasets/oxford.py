@@ -108,6 +108,7 @@ OXFORD = Kind(
     images=(5062, 5063),
     queries=55,
     distractors=100_071,
+    source="Philbin, Chum, Isard, Sivic and Zisserman, CVPR 2007: https://www.robots.ox.ac.uk/~vgg/data/oxbuildings/",
 )
 PARIS = Kind(
     name="paris6k",
@@ -119,4 +120,5 @@ PARIS = Kind(
     read=read_paris,
     images=(6392,),
     queries=55,
+    source="Philbin, Chum, Isard, Sivic and Zisserman, CVPR 2008: https://www.robots.ox.ac.uk/~vgg/data/parisbuildings/",
 )

@@ -105,6 +105,7 @@ def _kind(name: str, *, title: str, images: int) -> Kind:
         read=partial(read_revisited, file),
         images=(images,),
         queries=70,
+        source="Radenović, Iscen, Tolias, Avrithis and Chum, CVPR 2018: http://cmp.felk.cvut.cz/revisitop/",
     )
 
 

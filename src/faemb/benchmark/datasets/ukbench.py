@@ -61,4 +61,5 @@ UKBENCH = Kind(
     images=(_IMAGES,),
     queries=_IMAGES,
     by_names=True,
+    source="Nistér and Stewénius, CVPR 2006: https://archive.org/details/ukbench",
 )

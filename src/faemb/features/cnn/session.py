@@ -113,7 +113,7 @@ def _runtime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise MissingExtraError("CNN features", "onnx") from error
+        raise MissingExtraError("a neural network", "onnx") from error
     return onnxruntime
 
 

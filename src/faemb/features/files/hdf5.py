@@ -28,7 +28,7 @@ def h5py() -> Any:
     try:
         import h5py as library
     except ImportError as error:
-        raise MissingExtraError("hloc HDF5 files", "hloc") from error
+        raise MissingExtraError("a file of hloc's features", "hloc") from error
     return library
 
 
