@@ -216,6 +216,11 @@ def index_in_use(name: str, images: int, *, remote: bool = False) -> str:
     return RaBitQ.name if images > EXACT_UP_TO and can_be_built() else "exact"
 
 
+def misses_index(name: str, images: int) -> bool:
+    """Whether `auto` compares all images only because no index can be built here."""
+    return name == "auto" and images > EXACT_UP_TO and not can_be_built()
+
+
 def _sample(vectors: Vectors, live: Int[np.ndarray, " m"]) -> Float[np.ndarray, "s D"]:
     most = min(_SAMPLE, max(_SAMPLE_LEAST, _SAMPLE_BYTES // (4 * vectors.shape[1])))
     rows = live if len(live) <= most else np.sort(np.random.default_rng(0).choice(live, most, replace=False))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from faemb.collection.backends import EXACT_UP_TO, Backend, backend_for, index_in_use
+from faemb.collection.backends import Backend, backend_for, index_in_use, misses_index
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
@@ -221,7 +221,7 @@ class Searcher:
             found = expanded_by_vectors(sound, wanted.expand, vectors[:, 0], found, kind)
         kept = (found.rows >= 0) & (found.scores >= least) & np.array([[len(query.features) > 0] for query in queries])
         scope = _Scope(view, sound, kind, tolerant=tolerant)
-        answers, missed = [], self._note_of_missed(view, wanted.index, kind) if wanted.among is None else ""
+        answers, missed = [], self._note_of_missed(view, wanted.index) if wanted.among is None else ""
         for number, query in enumerate(queries):
             own = sound.entries(searched.ids[found.rows[number, kept[number]]].tolist())
             hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
@@ -315,7 +315,7 @@ class Searcher:
         ]
         groups = Groups(sorted([*alike, *self._without_features_alike()], key=_surest))
         judged = judge.note if asked.verify else ""
-        groups.note = _together(damaged, judged, self._note_of_missed(view, index, kind))
+        groups.note = _together(damaged, judged, self._note_of_missed(view, index))
         return groups
 
     def _without_features_alike(self) -> Iterator[Group]:
@@ -337,9 +337,9 @@ class Searcher:
             name = index_in_use(name, len(view.slots), remote=is_remote)
         return backend_for(name, len(view.slots))
 
-    def _note_of_missed(self, view: View, index: str | None, kind: type[Backend] | None) -> str:
+    def _note_of_missed(self, view: View, index: str | None) -> str:
         """Once, that the index which this number of images deserves cannot be used here."""
-        missed = (index or self._index) == "auto" and kind is None and len(view.slots) > EXACT_UP_TO
+        missed = misses_index(index or self._index, len(view.slots))
         if not missed or isinstance(view.vectors, RemoteVectors) or self._told:
             return ""
         self._told = True
