@@ -16,6 +16,7 @@ from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
     Asked,
+    Limits,
     Members,
     grouped,
     in_order,
@@ -286,15 +287,16 @@ class Searcher:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
         view, damaged = without_damaged(view, catalogue, tolerant=tolerant)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
-        least = least_similarity(view, asked.threshold, verify=asked.verify)
-        unverified = least_similarity(view, asked.threshold, verify=False)
-        similar = linked(view, few, least, kind, progress)
+        limits, unverified = Limits.of(view, asked), least_similarity(view, asked.threshold, verify=False)
+        similar = linked(view, few, limits, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
         if asked.verify:
-            mirrored = similar_when_mirrored(view, judge.mirrored, least, kind, progress) if asked.mirrored else ()
-            found = verified(view, in_order(similar, mirrored), asked, judge, progress)
+            mirrored = (
+                similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if asked.mirrored else ()
+            )
+            found = verified(view, in_order(similar, turned), asked, judge, progress)
         else:
-            found = grouped(view, {(a, b): score for a, b, score in similar}, least)
+            found = grouped(view, {(a, b): score for a, b, score in similar}, limits.least)
         entries = catalogue.entries_of({int(view.ids[position]) for group in found for position in group.positions})
         alike = [
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
