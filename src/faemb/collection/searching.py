@@ -32,7 +32,7 @@ from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import QueryFeatures, described
-from faemb.collection.reading import Reader, View
+from faemb.collection.reading import Reader, View, rounded
 from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.sound import SoundSearch, without_damaged
 from faemb.collection.stores.store import RemoteVectors
@@ -214,7 +214,7 @@ class Searcher:
         answers = []
         for number, query in enumerate(queries):
             own = sound.entries(searched.ids[found.rows[number, kept[number]]].tolist())
-            hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
+            hits = self._marked(query, own, rounded(found.scores[number, kept[number]]))
             changed, unverified = self._note(query, hits), ""
             if wanted.verify and hits:
                 hits, unverified = self._verified(scope, query, _own(vectors[number], query, wanted), hits, wanted)
@@ -291,9 +291,7 @@ class Searcher:
         similar = linked(view, few, limits, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
         if asked.verify:
-            mirrored = (
-                similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if asked.mirrored else ()
-            )
+            turned = similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if asked.mirrored else ()
             found = verified(view, in_order(similar, turned), asked, judge, progress)
         else:
             found = grouped(view, {(a, b): score for a, b, score in similar}, limits.least)
