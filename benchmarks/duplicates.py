@@ -9,7 +9,7 @@ from benchmarks import affine
 from benchmarks.report import Result
 from faemb.collection import Collection, new_model
 from faemb.collection.components import connected
-from faemb.collection.duplicates import linked
+from faemb.collection.duplicates import Limits, linked
 from faemb.runtime import silent
 
 _THRESHOLDS = (0.2, 0.25, 0.3, 0.4)
@@ -43,7 +43,7 @@ def _components(photos: Collection, threshold: float) -> list[list[Path]]:
     """Groups without the rule about mean similarity; every image of ukbench400 has many features."""
     view = photos.view()
     paths = {entry.id: photos.layout.path_of(entry.path) for entry in photos.entries()}
-    links = {(a, b): score for a, b, score in linked(view, view.slots < 0, threshold, None, silent)}
+    links = {(a, b): score for a, b, score in linked(view, view.slots < 0, Limits(threshold, threshold), None, silent)}
     places = [sorted({place for pair in component for place in pair}) for component in connected(links)]
     return [[paths[int(view.ids[place])] for place in component] for component in places]
 

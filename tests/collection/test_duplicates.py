@@ -21,6 +21,7 @@ from faemb.collection.copy_links import MANY, believed
 from faemb.collection.duplicates import (
     THRESHOLD,
     THRESHOLD_OF_SHORT,
+    Limits,
     Members,
     default_threshold,
     grouped,
@@ -53,9 +54,10 @@ def pairs_by_the_book(view: View, threshold: float) -> set[tuple[int, int]]:
     return {(i, j) for i in range(len(live)) for j in range(i + 1, len(live)) if similarity[i, j] >= threshold}
 
 
-def links(view: View, threshold: float, kind=None, few=(), calls=lambda *call: None):
+def links(view: View, threshold: float, kind=None, few=(), calls=lambda *call: None, of_nearest=None):
     """`few` are the places of images with few features."""
-    return linked(view, np.isin(np.arange(len(view.slots)), few), threshold, kind, calls)
+    limits = Limits(threshold, threshold if of_nearest is None else of_nearest)
+    return linked(view, np.isin(np.arange(len(view.slots)), few), limits, kind, calls)
 
 
 def found_pairs(view: View, threshold: float, kind=None, few=()) -> set[tuple[int, int]]:
@@ -68,6 +70,15 @@ def test_every_pair_that_is_similar_enough(rng, tmp_path, monkeypatch, threshold
     monkeypatch.setattr(duplicates, "_BLOCK", block)
     view = view_of(tmp_path, rng.standard_normal((25, 4)), dead=(0, 7, 24))
     assert found_pairs(view, threshold) == pairs_by_the_book(view, threshold)
+
+
+def test_the_nearest_images_have_a_limit_of_their_own(rng, tmp_path):
+    view = view_of(tmp_path, rng.standard_normal((40, 4)))
+    vectors = np.asarray(view.vectors)
+    similarity = np.round(vectors @ vectors.T, 5) - 2 * np.eye(40)
+    nearest = {(min(i, j), max(i, j)) for i in range(40) for j in map(int, np.argsort(-similarity[i])[:3])}
+    expected = {pair for pair in nearest if similarity[pair] >= 0.2} | pairs_by_the_book(view, 0.9)
+    assert {(a, b) for a, b, _ in links(view, 0.9, of_nearest=0.2)} == expected > pairs_by_the_book(view, 0.9)
 
 
 def test_an_approximate_index_finds_the_same_few(rng, tmp_path):
@@ -160,18 +171,19 @@ def test_a_chain_whose_ends_show_different_things_is_cut(tmp_path):
     assert [len(group.positions) for group in joined(view, 0.7)] == [2, 2, 2]
 
 
-def test_copies_join_whatever_they_link(tmp_path):
+@pytest.mark.parametrize("kind", ["copies", "same thing"])
+def test_verified_links_join_whatever_they_link(tmp_path, kind):
     """Two parts of a picture that share nothing are copies of it: the first and the last are opposite."""
     view = view_of(tmp_path, angles(0, 60, 120, 180))
     chain = {(0, 1): 0.5, (1, 2): 0.5, (2, 3): 0.5}
-    (group,) = grouped(view, chain, 0.5, dict.fromkeys(chain, "copies"))
-    assert (group.positions, group.kind) == ([0, 1, 2, 3], "copies")
+    (group,) = grouped(view, chain, 0.5, dict.fromkeys(chain, kind))
+    assert (group.positions, group.kind) == ([0, 1, 2, 3], kind)
 
 
 def test_copies_are_joined_before_other_links_are_tried(tmp_path):
     """The stronger link would join the first two only, if its mean similarity were taken before the copies."""
     view = view_of(tmp_path, angles(0, 40, 180))
-    (group,) = grouped(view, {(0, 1): 0.8, (1, 2): -0.8}, 0.5, {(0, 1): "same thing", (1, 2): "copies"})
+    (group,) = grouped(view, {(0, 1): 0.8, (1, 2): -0.8}, 0.5, {(0, 1): "similar", (1, 2): "copies"})
     assert (group.positions, group.kind) == ([1, 2], "copies")
 
 
@@ -379,6 +391,15 @@ def test_another_photograph_is_no_copy(collected):
     assert stems(collection.duplicates(same_thing=True)) == [("same thing", ["again", "scene0"])]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_copy_is_found_in_the_smallest_collection(collected, others):
+    """Of which the model learns too little to make copies similar."""
+    scene = textured(0, (300, 240))
+    shown = {"original": scene, "small": cv2.resize(scene, (150, 120), interpolation=cv2.INTER_AREA)}
+    collection = collected(shown | {f"other{seed}": textured(seed, (300, 240)) for seed in range(1, 1 + others)})
+    assert stems(collection.duplicates()) == [("copies", ["original", "small"])]
+
+
 def test_mirrored_copies_are_found_on_request(collected):
     scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
     collection = collected({**scenes, "flipped": np.ascontiguousarray(scenes["scene0"][:, ::-1])})
@@ -414,7 +435,7 @@ def test_damaged_features_leave_similarity(collected):
     file.write_bytes(content)
     groups = collection.duplicates(0.99)
     assert stems(groups) == [("similar", ["copy", "scene0"])]
-    assert re.search(r"the local features of 1 images are damaged or lost; run: faemb check .* --repair", groups.note)
+    assert re.search(r"the local features of 1 image are damaged or lost; run: faemb check .* --repair", groups.note)
 
 
 @pytest.mark.parametrize("number", [1000.0, 8.3e36, np.nan])
@@ -436,7 +457,8 @@ def test_a_similarity_that_no_vectors_have_makes_no_copies(edited):
     judge = PairJudge(view, edited._reader.catalogue.entries_of, unverified=0.4, tolerant=False)
     place = {Path(entry.path).parent.name: row for row, entry in enumerate(edited.entries())}
     for similarity in (1.1, 75.0, np.inf, np.nan):
-        assert list(judge.judge([Pair(*sorted((place["0"], place["1"])), similarity)], lambda *call: None)) == []
+        pair = Pair(min(place["0"], place["1"]), max(place["0"], place["1"]), similarity)
+        assert list(judge.judge([pair], lambda *call: None)) == []
 
 
 def test_mirrored_images_without_features_are_told(collected):

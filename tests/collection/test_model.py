@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faemb.collection import Model, new_model
+from faemb.collection import Collection, Model, new_model
 from faemb.collection.model import learning_sample
 from faemb.embedding import FastFAemb
 from faemb.encoder import Encoder
@@ -13,8 +13,11 @@ from faemb.errors import FormatError, InputError, NotFittedError
 from faemb.features import HessianAffine
 from faemb.presets import PER_IMAGE, SIZES, preset, shrunk
 from faemb.projection import Projection
+from faemb.rerank.confidence import CALIBRATIONS, Confidence
 from faemb.runtime import UNKNOWN
 from faemb.whitening import Whitening
+from pictures import pictures
+from small_collections import tiny_model
 
 DESCRIPTOR = 128
 
@@ -245,3 +248,33 @@ def test_images_of_which_none_can_be_compared_are_explained():
     """Equal descriptors only."""
     with pytest.raises(InputError, match=r"too few to learn from|equal"):
         new_model(HessianAffine()).fit([np.ones((50, DESCRIPTOR), np.float32)] * 3)
+
+
+def test_a_model_keeps_its_calibration_when_a_later_version_has_another(tmp_path, monkeypatch):
+    """The default of a later version is in force for new models alone."""
+    path = tmp_path / "model.faemb"
+    tiny_model().save(path)
+    later = CALIBRATIONS | {2: Confidence(bias=-1.0)}
+    for module in ("faemb.collection.model", "faemb.rerank.confidence"):
+        monkeypatch.setattr(f"{module}.CALIBRATIONS", later)
+        monkeypatch.setattr(f"{module}.NEWEST", 2)
+    assert Model.load(path).confidence == CALIBRATIONS[1]
+    newer = tiny_model().clone().set_params(calibration=2)
+    assert newer.confidence.bias == -1.0
+
+
+def test_the_confidences_of_a_collection_are_those_of_its_model(tmp_path, monkeypatch):
+    pictures(tmp_path / "photos", range(3))
+    with Collection.create(tmp_path / "c", tiny_model()) as collection:
+        collection.add(tmp_path / "photos")
+        query, result = tmp_path / "photos" / "000.png", tmp_path / "photos" / "001.png"
+        before = collection.explain(query, result).confidence
+        monkeypatch.setitem(CALIBRATIONS, 1, Confidence(bias=3.0))
+        (answer,) = collection.search(query)
+        found = {hit.path: hit.confidence for hit in answer.hits}
+        assert found[result] == collection.explain(query, result).confidence > before
+
+
+def test_an_unknown_calibration_is_refused():
+    with pytest.raises(InputError, match="calibration"):
+        Model(HessianAffine(), tiny_model().encoder, calibration=99).check_settings()

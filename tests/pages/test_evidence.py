@@ -129,7 +129,7 @@ class TestWords:
     def test_of_a_verified_result(self):
         assert reasons(explained()) == [
             "the same thing: confidence 97 %",
-            "30 of 35 matches agree with one transform, at 9 places; by chance in less than one of 1,000,000 pairs",
+            "30 of 35 matches agree with one transform, at 9 places",
             "both show 50 % of the query and 66 % of the result",
             "similarity of the vectors 0.432, from -1 to 1",
         ]
@@ -145,20 +145,18 @@ class TestWords:
         assert reasons(unverified())[-1] == "features are not kept"
         assert "local features were not compared" in reasons(unverified())
 
-    def test_of_matches_that_do_not_agree(self):
-        points, _ = found(2, 0)
-        rows = np.array([[0, 0], [1, 1]])
-        nothing = Verification(0.0, rows, np.zeros(2, bool), None, points=points)
-        assert agreement(nothing) == "2 regions of both match, and no three of them agree with one transform"
-
     @pytest.mark.parametrize(
-        ("evidence", "words"),
-        [(0.5, "as many agree by chance"), (7.0, "in one of 1,000 pairs"), (60, "in less than one of 1,000,000 pairs")],
+        ("count", "words"),
+        [
+            (0, "no regions of both match"),
+            (1, "1 region of both matches, and no more agree with one transform than by chance"),
+            (2, "2 regions of both match, and no more agree with one transform than by chance"),
+        ],
     )
-    def test_of_chance(self, evidence, words):
-        points, verification = found()
-        some = Verification(evidence, verification.matches, verification.agreeing, SHIFT, 9, points)
-        assert agreement(some).endswith(words)
+    def test_of_matches_that_do_not_agree(self, count, words):
+        points, _ = found(count, 0)
+        rows = np.repeat(np.arange(count), 2).reshape(count, 2)
+        assert agreement(Verification(0.0, rows, np.zeros(count, bool), None, points=points)) == words
 
 
 class TestPage:

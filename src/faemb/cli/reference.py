@@ -49,7 +49,7 @@ of local features of the query, and `note` says what could not be verified. A hi
 | `verdict` | `same` (confidence from 0.9), `maybe` (from 0.5) or `unsure`; null without a confidence |
 | `through` | result of the query through which `--expand results` found it, or null |
 | `verified` | whether local features were compared |
-| `evidence` | minus the logarithm of the probability that as many matches agree by chance; null if not verified |
+| `evidence` | how much better the matches agree than by chance, on a logarithmic scale; null if not verified |
 | `matches`, `agreeing` | number of matched features, and of those that agree with `transform`; null if not verified |
 | `transform` | 3 x 3 matrix from pixels of the query to pixels of the image; null if there is none |
 | `overlap` | what both show, as [explain](explain.md) has it; null if there is no transform |"""

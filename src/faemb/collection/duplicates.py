@@ -1,18 +1,18 @@
 """Groups of images that belong together: copies of one picture, or all photographs of the same thing.
 
 Every image is a query. Its most similar images are compared with it by local features (pairs.py), and pairs that are
-copies are linked; on request, pairs that show the same thing too. Links join images to groups, copies first, then in
-order of similarity. Links between copies always join, since two parts of one picture belong together even if they share
-nothing. Any other link between two groups joins them only if their mean similarity, over all pairs of an image of one
-and an image of the other,
+copies are linked; on request, pairs that show the same thing too. Verified links always join, since two parts of one
+picture, or two sides of one thing, belong together even if they share nothing.
+
+Where local features cannot be compared, images whose similarity reaches the threshold are linked. In order of
+similarity, such a link joins two groups only if their mean similarity, over all pairs of an image of one and an image
+of the other,
 
     <sum of the vectors of A, sum of the vectors of B> / (|A| |B|)
 
 reaches `_COHESION` of the threshold. Without this rule, groups are the connected components of the links, which may be
-long chains between images that show different things.
-
-Where local features cannot be compared, images whose similarity reaches the threshold are linked. Images with very few
-local features are linked to their copies only.
+long chains between images that show different things. Images with very few local features are linked to their copies
+only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +38,8 @@ LONG, THRESHOLD, THRESHOLD_OF_SHORT = 3000, 0.3, 0.45
 similar by chance."""
 _UNUSUAL = 4.0
 """Images are compared if their similarity is this number of standard deviations above that of unrelated images."""
+_NEAREST, _HIGHER = 3, 2.0
+"""To find photographs of the same thing, the nearest images of each are compared from this number of deviations on."""
 _NEIGHBOURS = 32
 """Neighbours compared per image; larger groups connect through shared members."""
 _BLOCK, _MIRRORED = 256, 32
@@ -111,23 +113,44 @@ def least_similarity(view: View, threshold: float | None, *, verify: bool) -> fl
     return min(THRESHOLD, view.unrelated_whole.typical + _UNUSUAL * view.unrelated_whole.spread)
 
 
+class Limits(NamedTuple):
+    """Smallest similarity of pairs that are compared."""
+
+    least: float
+    of_nearest: float
+    """That of an image and its `_NEAREST` nearest ones."""
+
+    @classmethod
+    def of(cls, view: View, asked: Asked) -> "Limits":
+        """In a small collection all pairs are compared: what is usual there cannot be known."""
+        least = least_similarity(view, asked.threshold, verify=asked.verify)
+        if asked.threshold is not None or not asked.verify:
+            return cls(least, least)
+        if len(view.slots) <= _NEIGHBOURS:
+            return cls(-1.0, -1.0)
+        unrelated = view.unrelated_whole
+        nearest = unrelated.typical + _HIGHER * unrelated.spread if asked.same_thing else least
+        return cls(least, min(least, nearest))
+
+
 def linked(
-    view: View, few: Bool[np.ndarray, " n"], threshold: float, kind: type[Backend] | None, progress: Progress
+    view: View, few: Bool[np.ndarray, " n"], limits: Limits, kind: type[Backend] | None, progress: Progress
 ) -> Iterator[tuple[int, int, float]]:
-    """Pairs of positions in `view.slots` whose similarity reaches the threshold, most of them twice.
+    """Pairs of positions in `view.slots` whose similarity reaches the limits, most of them twice.
 
     `few` marks images with few features.
     """
     total = len(view.slots)
-    least = np.where(few, max(threshold, COPY), threshold).astype(np.float64)
+    least, nearest = (np.where(few, max(limit, COPY), limit).astype(np.float64) for limit in limits)
     for start in range(0, total, _BLOCK):
         progress("duplicates", start, total)
         slots = view.slots[start : start + _BLOCK]
         found = view.search(np.ascontiguousarray(view.vectors[slots]), _NEIGHBOURS + 1, kind)
         for place, others, scores in zip(range(start, total), found.rows.tolist(), found.scores.tolist(), strict=False):
-            for other, score in zip(others, scores, strict=True):
+            for rank, (other, score) in enumerate(zip(others, scores, strict=True)):
+                limit = nearest if rank <= _NEAREST else least  # the first is the image itself
                 # An approximate index may find a pair from one of its images only. The smaller position comes first.
-                if other >= 0 and other != place and score >= max(least[place], least[other]):
+                if other >= 0 and other != place and score >= max(limit[place], limit[other]):
                     yield min(place, other), max(place, other), score
     progress("duplicates", total, total)
 
@@ -221,8 +244,7 @@ def divided(
         if len(pair) < 2:
             continue
         small, large = sorted(pair, key=lambda group: len(groups[group]))
-        is_copy = kinds[a, b] == COPIES
-        if is_copy or sums[small] @ sums[large] >= least * len(groups[small]) * len(groups[large]):
+        if kinds[a, b] != SIMILAR or sums[small] @ sums[large] >= least * len(groups[small]) * len(groups[large]):
             for place in groups[small]:
                 group_of[row[place]] = large
             sums[large] += sums[small]

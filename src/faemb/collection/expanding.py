@@ -9,7 +9,7 @@ from jaxtyping import Float
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Entry
 from faemb.collection.nearest import Neighbours
-from faemb.collection.reading import DECIMALS, View
+from faemb.collection.reading import DECIMALS, View, rounded
 from faemb.collection.results import Hit
 from faemb.collection.sound import SoundSearch
 from faemb.collection.verifying import Verifier
@@ -58,7 +58,7 @@ class Expander:
         near = self._sound.entries(self._view.ids[rows].tolist())
         judged = self._verifier.judge(features, near, found.scores[0, : len(rows)].tolist())
         self.note = self.note or self._verifier.note
-        similarities = np.round(picked(vectors, self._view.slots[rows]) @ query, DECIMALS).tolist()
+        similarities = rounded(picked(vectors, self._view.slots[rows]) @ query)
         hits = [
             replace(hit, confidence=through(_confidence(seed), judgement.confidence), through=seed.path)
             for hit, judgement in zip(make(near, similarities), judged, strict=True)

@@ -152,7 +152,7 @@ class Explainer:
         vectors = view.model.encode([features.descriptors for features in sets])
         similarity, nearest, vector = _nearest(vectors, sets, stored)
         turn, keeps = view.model.extractor.largest_turn, entry is not None and view.keeps_features
-        judge = Judge(view.unrelated_to(vectors), turn, keeps=keeps)
+        judge = Judge(view.unrelated_to(vectors), turn, view.model.confidence, keeps=keeps)
         judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked.file, entry):

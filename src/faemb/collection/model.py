@@ -19,6 +19,7 @@ from faemb.errors import FormatError, InputError
 from faemb.features import Extractor, HessianAffine, LocalFeatures
 from faemb.features.parts import MOST_PER_SIDE, parts_of
 from faemb.presets import BEST, COLLECTION, most_per_image, preset, shrunk
+from faemb.rerank.confidence import CALIBRATIONS, NEWEST, Confidence
 from faemb.runtime import Progress
 from faemb.runtime.parallel import Jobs
 from faemb.runtime.storage import AnyPath
@@ -41,23 +42,39 @@ class Model(Component):
     encoder:   settings of the encoder; fitting does not change it
     shrink:    fit a smaller encoder where there are few descriptors to learn from
     parts:     a collection also stores the vectors of n x n overlapping parts of each image; 0: of whole images only
+    calibration: number of the weights that make a confidence of evidence and similarity
     """
 
     learned = ("encoder_",)
-    baseline: ClassVar[Mapping[str, object]] = {"parts": 0}
+    baseline: ClassVar[Mapping[str, object]] = {"parts": 0, "calibration": 1}
     encoder_: Encoder
 
-    def __init__(self, extractor: Extractor, encoder: Encoder, *, shrink: bool = False, parts: int = 0) -> None:
+    def __init__(
+        self,
+        extractor: Extractor,
+        encoder: Encoder,
+        *,
+        shrink: bool = False,
+        parts: int = 0,
+        calibration: int = NEWEST,
+    ) -> None:
         self.extractor, self.encoder, self.shrink, self.parts = extractor, encoder, shrink, parts
+        self.calibration = calibration
 
     def check_settings(self) -> None:
         super().check_settings()
         if self.parts:
             require_whole("parts", self.parts, 2, MOST_PER_SIDE)
+        require_whole("calibration", self.calibration, 1, NEWEST)
 
     @property
     def fingerprint(self) -> str:
         return persistence.fingerprint(self)
+
+    @property
+    def confidence(self) -> Confidence:
+        """The weights that make a confidence of evidence and similarity."""
+        return CALIBRATIONS[self.calibration]
 
     @property
     def dimension(self) -> int:

@@ -72,7 +72,7 @@ class PairJudge:
     def __init__(self, view: View, entries: Entries, *, unverified: float, tolerant: bool) -> None:
         self._view, self._entries, self._unverified = view, entries, unverified
         self._extractor = view.model.extractor
-        self._judge = Judge(view.unrelated_whole, self._extractor.largest_turn)
+        self._judge = Judge(view.unrelated_whole, self._extractor.largest_turn, view.model.confidence)
         self._kept = KeptFeatures(view, tolerant=tolerant)
         self._has_flat = False
         """Whether descriptors without geometry were met."""
@@ -104,9 +104,11 @@ class PairJudge:
         if not self._kept.missing:
             sentence = "descriptors without geometry cannot be compared: their images are joined by similarity alone"
             return sentence if self._has_flat else ""
+        count = len(self._kept.missing)
         return (
             "images without a comparison are joined by similarity alone, so that copies are not told from other "
-            f"photographs of the same thing: the local features of {len(self._kept.missing)} images {self._kept.fault}"
+            "photographs of the same thing: the local features of "
+            f"{count} {'image' if count == 1 else 'images'} {self._kept.fault}"
         )
 
     def _work(self, pairs: Sequence[Pair], is_joined: Callable[[Pair], bool]) -> Iterator[_Work]:

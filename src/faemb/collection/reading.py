@@ -340,6 +340,11 @@ class Reader:
         return self._view[1]
 
 
+def rounded(similarities: Float[np.ndarray, " n"]) -> list[float]:
+    """Numbers of no more decimals than are known, also when they are printed in full."""
+    return np.round(similarities.astype(np.float64), DECIMALS).tolist()
+
+
 def _settled(found: Neighbours) -> Neighbours:
     """Rounded scores, equal ones in order of position: scores of copies of one image differ by rounding only."""
     scores = np.round(found.scores, DECIMALS)

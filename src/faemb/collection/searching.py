@@ -16,6 +16,7 @@ from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
     Asked,
+    Limits,
     Members,
     grouped,
     in_order,
@@ -31,7 +32,7 @@ from faemb.collection.nearest import best_of
 from faemb.collection.originals import by_worth, grouped_image
 from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import QueryFeatures, described
-from faemb.collection.reading import Reader, View
+from faemb.collection.reading import Reader, View, rounded
 from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.sound import SoundSearch, without_damaged
 from faemb.collection.stores.store import RemoteVectors
@@ -224,7 +225,7 @@ class Searcher:
         answers, missed = [], self._note_of_missed(view, wanted.index) if wanted.among is None else ""
         for number, query in enumerate(queries):
             own = sound.entries(searched.ids[found.rows[number, kept[number]]].tolist())
-            hits = self._marked(query, own, found.scores[number, kept[number]].tolist())
+            hits = self._marked(query, own, rounded(found.scores[number, kept[number]]))
             changed, unverified = self._note(query, hits), ""
             if wanted.verify and hits:
                 hits, unverified = self._verified(scope, query, _own(vectors[number], query, wanted), hits, wanted)
@@ -299,16 +300,15 @@ class Searcher:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
         view, damaged = without_damaged(view, catalogue, tolerant=tolerant)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
-        least = least_similarity(view, asked.threshold, verify=asked.verify)
-        unverified = least_similarity(view, asked.threshold, verify=False)
+        limits, unverified = Limits.of(view, asked), least_similarity(view, asked.threshold, verify=False)
         view.prepare(kind, progress)
-        similar = linked(view, few, least, kind, progress)
+        similar = linked(view, few, limits, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
         if asked.verify:
-            mirrored = similar_when_mirrored(view, judge.mirrored, least, kind, progress) if asked.mirrored else ()
-            found = verified(view, in_order(similar, mirrored), asked, judge, progress)
+            turned = similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if asked.mirrored else ()
+            found = verified(view, in_order(similar, turned), asked, judge, progress)
         else:
-            found = grouped(view, {(a, b): score for a, b, score in similar}, least)
+            found = grouped(view, {(a, b): score for a, b, score in similar}, limits.least)
         entries = catalogue.entries_of({int(view.ids[position]) for group in found for position in group.positions})
         alike = [
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found

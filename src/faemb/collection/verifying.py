@@ -20,7 +20,9 @@ class Verifier:
     """
 
     def __init__(self, view: View, unrelated: Unrelated, *, tolerant: bool) -> None:
-        self._judge = Judge(unrelated, view.model.extractor.largest_turn, keeps=view.keeps_features)
+        self._judge = Judge(
+            unrelated, view.model.extractor.largest_turn, view.model.confidence, keeps=view.keeps_features
+        )
         self._kept = KeptFeatures(view, tolerant=tolerant)
         self._uncompared = 0
 
@@ -52,5 +54,5 @@ class Verifier:
             return ""
         return (
             "descriptors without geometry cannot be compared: the confidence of "
-            f"{self._uncompared} candidates is that of the vectors alone"
+            f"{self._uncompared} {'candidate' if self._uncompared == 1 else 'candidates'} is that of the vectors alone"
         )

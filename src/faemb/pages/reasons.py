@@ -1,7 +1,5 @@
 """Results of the comparison of two images, in words."""
 
-import math
-
 from faemb.collection.results import verdict
 from faemb.pages import counted, percent
 from faemb.rerank import Polygon, Verification, area
@@ -21,11 +19,14 @@ def agreement(found: Verification | None) -> str:
     """Sentence on how many matches of local features agree."""
     if found is None:
         return "local features were not compared"
-    matched = counted(len(found.matches), "region")
+    matched = len(found.matches)
+    if not matched:
+        return "no regions of both match"
     if found.transform is None:
-        return f"{matched} of both match, and no three of them agree with one transform"
-    agreeing = f"{int(found.agreeing.sum())} of {len(found.matches)} matches agree with one transform"
-    return f"{agreeing}, at {counted(found.places, 'place')}; {_chance(found.evidence)}"
+        regions = "1 region of both matches" if matched == 1 else f"{matched} regions of both match"
+        return f"{regions}, and no more agree with one transform than by chance"
+    agreeing = f"{int(found.agreeing.sum())} of {matched} matches agree with one transform"
+    return f"{agreeing}, at {counted(found.places, 'place')}"
 
 
 def shared(regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tuple[int, int]) -> str:
@@ -36,12 +37,3 @@ def shared(regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tup
 
 def _part(share: float) -> str:
     return f"{min(100, round(100 * share))} %"
-
-
-def _chance(evidence: float) -> str:
-    digits = math.floor(evidence / math.log(10))
-    if digits < 1:
-        return "as many agree by chance"
-    if digits > _MOST_DIGITS:
-        return f"by chance in less than one of {10**_MOST_DIGITS:,} pairs"
-    return f"by chance in one of {10**digits:,} pairs"

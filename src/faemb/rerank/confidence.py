@@ -4,9 +4,9 @@
 
 `evidence` is that of geometric verification, in nats, so that log-odds are linear in it; z is the similarity of the
 vectors in standard deviations of the similarity of unrelated images of the same collection, which makes vectors of any
-dimension comparable. The score never falls when either of them rises. h rises fast up to a few deviations and slowly
-above: similarity decides the order where the evidence is no more than chance gives, and cannot by itself make a result
-"same". Where local features are not stored, the score depends on z alone, with weights of its own.
+dimension comparable. The score never falls when either of them rises. h rises fast up to a few deviations, slowly
+above, and is bounded: similarity decides the order where the evidence is no more than chance gives, and cannot by
+itself make a result "same". Where local features are not stored, the score depends on z alone, with weights of its own.
 
 Bias and weight were learned from rendered views of photographs by `python -m benchmarks calibration`
 (docs/verification.md).
@@ -30,6 +30,9 @@ SIMILAR = 6.0
 """Number of deviations above which each further one weighs only `BEYOND`: different objects of one category are this
 similar."""
 BEYOND = 1.0
+MOST = 58.0
+"""Largest contribution of similarity, in nats of evidence: with the evidence that one of 100 wrong pairs has, it makes
+no result sure."""
 PRESENT = 2 / 3
 """Prior: assumed share of queries with a matching image in the collection; 1 in the calibration data."""
 _ENOUGH = 60.0
@@ -117,9 +120,16 @@ class Confidence(NamedTuple):
         return cls(bias + log(PRESENT), weight, bias_alone + log(PRESENT), weight_alone)
 
 
+CALIBRATIONS = {1: Confidence()}
+"""Weights by number. A model names its own, so that a later version of faemb gives a collection the same confidences;
+other weights, another h or another evidence get a new number."""
+NEWEST = max(CALIBRATIONS)
+
+
 def similarity_as_evidence(deviations: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Contribution of a similarity to the score, in nats of evidence: h of the formula."""
-    return RATIO * np.minimum(deviations, SIMILAR) + BEYOND * np.maximum(deviations - SIMILAR, 0.0)
+    beyond = BEYOND * np.maximum(deviations - SIMILAR, 0.0)
+    return np.minimum(RATIO * np.minimum(deviations, SIMILAR) + beyond, MOST)
 
 
 def probability(score: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

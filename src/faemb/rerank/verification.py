@@ -54,7 +54,11 @@ class Verification:
     """Result of geometric verification of two images."""
 
     evidence: float
-    """Minus the natural logarithm of the probability that this many matches agree by chance, at least 0."""
+    """How much better the matches agree than by chance: a score on a natural logarithmic scale, at least 0.
+
+    It is minus the logarithm of a bound on the probability that as many independent wrong matches agree. Wrong matches
+    are not independent, so that it is no frequency: what a value means is measured, and said by the confidence.
+    """
     matches: Int[np.ndarray, "M 2"]
     """Rows of the matched features in the first and the second image."""
     agreeing: Bool[np.ndarray, " M"]
