@@ -119,7 +119,7 @@ class Model(Component):
     def to(self, device: str) -> "Model":
         """Encode, and learn, on this device: "cpu", or a PyTorch device such as "cuda"."""
         on_device(np.zeros(0), device)  # an unusable device is refused before any image is read
-        self.encoder.device = device
+        self.encoder = self.encoder.clone().set_params(device=device)  # the caller's own keeps its device
         return super().to(device)
 
 
