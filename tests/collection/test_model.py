@@ -231,3 +231,9 @@ def test_images_of_which_none_can_be_compared_are_explained():
     """Equal descriptors only."""
     with pytest.raises(InputError, match=r"too few to learn from|equal"):
         new_model(HessianAffine()).fit([np.ones((50, DESCRIPTOR), np.float32)] * 3)
+
+
+def test_moving_a_model_leaves_the_encoder_of_the_caller_alone():
+    encoder = Encoder(FastFAemb(2), device="cuda")
+    model = Model(HessianAffine(), encoder).to("cpu")
+    assert (encoder.device, model.encoder.device) == ("cuda", "cpu")
