@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from jaxtyping import Float
 from sklearn.base import clone
 
 from backends import Backend
@@ -21,10 +22,13 @@ from faemb import (
     VLAD,
     VLAT,
     BoW,
+    Collection,
     Encoder,
     FAemb,
     FastFAemb,
     Fisher,
+    HessianAffine,
+    Model,
     Projection,
     Rotation,
     Triangulation,
@@ -321,7 +325,7 @@ def test_a_model_is_hashed_once_to_be_loaded_and_not_again(
 class _Ruler(Component):
     """Stands for any class of the package, at two moments of its history."""
 
-    learned = ("marks_",)
+    learned: ClassVar[tuple[str, ...]] = ("marks_",)
     marks_: np.ndarray
 
     def __init__(self, length: int = 1) -> None:
@@ -338,7 +342,22 @@ class _LaterRuler(_Ruler):
         self.unit = unit
 
 
-_Ruler.__name__ = _LaterRuler.__name__ = "Ruler"
+class _WithMore(_Ruler):
+    """The same class after it has learned to learn a second array."""
+
+    learned: ClassVar[tuple[str, ...]] = ("marks_", "weights_")
+    baseline: ClassVar[Mapping[str, object]] = {"weights_": None}
+    marks_: Float[np.ndarray, " n"]
+    weights_: Float[np.ndarray, " n"] | None = None
+
+
+class _WithMoreUndeclared(_WithMore):
+    """The same, by someone who has forgotten the rule."""
+
+    baseline: ClassVar[Mapping[str, object]] = {}
+
+
+_Ruler.__name__ = _LaterRuler.__name__ = _WithMore.__name__ = _WithMoreUndeclared.__name__ = "Ruler"
 
 
 @pytest.fixture
@@ -365,6 +384,48 @@ def test_a_setting_that_is_added_later_changes_no_saved_model(
     assert loaded.unit == "inch"  # the old behaviour, not the new default
     assert fingerprint(loaded) == mark
     assert fingerprint(loaded.set_params(unit="cm")) != mark
+
+
+def test_an_array_that_is_learned_later_changes_no_saved_model(
+    known_as_ruler: Callable[[type[Component]], None], path: Path
+) -> None:
+    known_as_ruler(_Ruler)
+    mark = save(old_ruler(), path)
+    known_as_ruler(_WithMore)
+    loaded = load(path)
+    assert isinstance(loaded, _WithMore)
+    assert loaded.weights_ is None
+    assert loaded.is_fitted
+    assert fingerprint(loaded) == mark
+    assert save(loaded.to("cpu"), path) == mark
+
+
+def test_an_array_that_is_learned_later_is_saved_and_checked(
+    known_as_ruler: Callable[[type[Component]], None], path: Path
+) -> None:
+    known_as_ruler(_WithMore)
+    ruler = _WithMore(3)
+    ruler.marks_, ruler.weights_ = np.arange(3.0), np.ones(3)
+    mark = save(ruler, path)
+    loaded = load(path)
+    assert isinstance(loaded, _WithMore)
+    np.testing.assert_array_equal(loaded.weights_, np.ones(3))
+    assert fingerprint(loaded) == mark
+    ruler.weights_ = np.ones(2)
+    save(ruler, path)
+    with pytest.raises(FormatError, match=r"the array weights_ has shape \(2,\); expected \(3\)"):
+        load(path)
+    known_as_ruler(_Ruler)
+    with pytest.raises(FormatError, match="reads it differently"):
+        load(path)
+
+
+def test_an_array_without_a_baseline_is_missed(known_as_ruler: Callable[[type[Component]], None], path: Path) -> None:
+    known_as_ruler(_Ruler)
+    save(old_ruler(), path)
+    known_as_ruler(_WithMoreUndeclared)
+    with pytest.raises(FormatError):
+        load(path)
 
 
 def test_a_setting_that_this_version_does_not_have_is_a_newer_versions(
@@ -502,3 +563,11 @@ def test_loading_something_else_as_an_encoder_is_explained(whitening: Whitening,
     save(whitening, path)
     with pytest.raises(FormatError, match="holds a Whitening, not an Encoder"):
         Encoder.load(path)
+
+
+def test_a_collection_is_named_as_what_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "photos.faemb"
+    Collection.create(folder, Model(HessianAffine(), Encoder(FastFAemb(2)))).close()
+    for kind in (Encoder, Model):
+        with pytest.raises(FormatError, match=r"photos\.faemb is a collection; open it with faemb\.Collection\.open$"):
+            kind.load(folder)

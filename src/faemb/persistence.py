@@ -179,7 +179,10 @@ def unfitted(tree: Tree, *, unchanged: Collection[str] = ()) -> Component:
     bare = _without_learned(tree)
     fresh = _in_this_revision(bare)
     kept = {name: bare["settings"][name] for name in unchanged}
-    return _build({**fresh, "settings": {**fresh["settings"], **kept}}, {}, {}, "", Any)
+    try:
+        return _build({**fresh, "settings": {**fresh["settings"], **kept}}, {}, {}, "", Any)
+    except (_NewerError, _RevisionError, InputError) as error:
+        raise FormatError(f"the settings of the model cannot be used here: {reason(error)}") from error
 
 
 def stated_settings(path: Path) -> Tree | None:

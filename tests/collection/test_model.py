@@ -278,3 +278,9 @@ def test_the_confidences_of_a_collection_are_those_of_its_model(tmp_path, monkey
 def test_an_unknown_calibration_is_refused():
     with pytest.raises(InputError, match="calibration"):
         Model(HessianAffine(), tiny_model().encoder, calibration=99).check_settings()
+
+
+def test_moving_a_model_leaves_the_encoder_of_the_caller_alone():
+    encoder = Encoder(FastFAemb(2), device="cuda")
+    model = Model(HessianAffine(), encoder).to("cpu")
+    assert (encoder.device, model.encoder.device) == ("cuda", "cpu")

@@ -1,6 +1,6 @@
 """The model of a collection in one state: another process may learn it again, and replace its file, at any time."""
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from faemb.collection.description import Description, Encoding, description_in, 
 from faemb.collection.layout import Layout, repair_command, typed
 from faemb.collection.model import Model
 from faemb.collection.stores.attached import CurrentStore
-from faemb.errors import DamagedModelError, FaembError, FormatError, ModelFileError, OtherNumbersError
+from faemb.errors import DamagedModelError, FormatError, OtherNumbersError
 
 
 class Summary(NamedTuple):
@@ -66,7 +66,9 @@ class CurrentModel:
         try:
             model = self.get()
         except FormatError as error:
-            known = description_in(self.catalogue.about()) or Description.of(settings_of(self.layout, self.catalogue))
+            intact = isinstance(error, OtherNumbersError)
+            known = description_in(self.catalogue.about())
+            known = known or Description.of(settings_of(self.layout, self.catalogue, intact=intact))
             return Summary(known.told("extractor"), known.told("encoder"), known.dimension, known.parts, str(error))
         encoder = model.encoder_ if model.is_fitted else model.encoder
         dimension = model.dimension if model.is_fitted else 0
@@ -84,16 +86,20 @@ class CurrentModel:
         """The model; if its file cannot be used, one with its settings, which is not fitted."""
         try:
             return self.get()
-        except ModelFileError:
+        except DamagedModelError:
             return settings_of(self.layout, self.catalogue).to(self._device)
+        except OtherNumbersError as error:
+            with suppress(FormatError):  # if the extractor has changed too, the error names the cure
+                return settings_of(self.layout, self.catalogue, intact=True).to(self._device)
+            raise error
 
     def _cure(self, error: OtherNumbersError) -> str:
         """For a model with which another version computes other numbers."""
         known = description_in(self.catalogue.about())
         use = f"use: {persistence.install_command(error.made_by if known is None else known.written_by)}"
         try:
-            settings_of(self.layout, self.catalogue)
-        except FaembError:
+            settings_of(self.layout, self.catalogue, intact=True)
+        except FormatError:
             return f"index the images again into a new collection, or {use}"
         return f"learn it again from the stored features with: faemb relearn {typed(self.layout.folder)}, or {use}"
 
@@ -118,11 +124,11 @@ def wrong_model(file: Path) -> str:
     return f"{file} is not the model that encoded this collection; restore the right file, or index the images again"
 
 
-def settings_of(layout: Layout, catalogue: Catalogue) -> Model:
+def settings_of(layout: Layout, catalogue: Catalogue, *, intact: bool = False) -> Model:
     """A model that is not fitted, with the settings of the collection's, whose file cannot be used.
 
-    Catalogues of earlier versions do not hold them: they are read from the header of the file, whose checksum does not
-    match, and are right if they have the fingerprint of the model with which the collection was made.
+    Catalogues of earlier versions do not hold them: they are read from the header of the file. If that is not
+    `intact`, they are right if they have the fingerprint of the model with which the collection was made.
     """
     about, file = catalogue.about(), layout.model(catalogue.in_use().model)
     known = description_in(about)
@@ -130,7 +136,7 @@ def settings_of(layout: Layout, catalogue: Catalogue) -> Model:
         return settings_alone(known.settings)
     stated = persistence.stated_settings(file)
     model = None if stated is None else settings_alone(stated)
-    if model is None or model.fingerprint != about["asked"]:
+    if model is None or not (intact or model.fingerprint == about["asked"]):
         raise FormatError(
             f"{file} cannot be used, and its settings are lost; restore it from a copy, or index the images again"
         )

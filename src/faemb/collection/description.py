@@ -11,7 +11,7 @@ from importlib import import_module
 
 from faemb import persistence
 from faemb.collection.model import Model, vectors_per_image
-from faemb.errors import FaembError
+from faemb.errors import FormatError
 
 FACT = "model_description"
 """Name of the description in the table `about`."""
@@ -71,5 +71,5 @@ def settings_alone(tree: persistence.Tree) -> Model:
     """
     model = persistence.unfitted(tree, unchanged=["extractor"])
     if not isinstance(model, Model):
-        raise FaembError(f"these are the settings of a {type(model).__name__}, not of a model of images")
+        raise FormatError(f"these are the settings of a {type(model).__name__}, not of a model of images")
     return model

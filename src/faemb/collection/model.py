@@ -6,6 +6,7 @@ It is fitted on unlabelled images, for example those of the collection itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import ClassVar
 
 import numpy as np
@@ -132,7 +133,7 @@ class Model(Component):
     def to(self, device: str) -> "Model":
         """Encode, and learn, on this device: "cpu", or a PyTorch device such as "cuda"."""
         on_device(np.zeros(0), device)  # an unusable device is refused before any image is read
-        self.encoder.device = device
+        self.encoder = copy(self.encoder).set_params(device=device)  # the caller's own keeps its device
         return super().to(device)
 
 

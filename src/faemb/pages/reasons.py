@@ -7,9 +7,6 @@ from faemb.rerank import Polygon, Verification, area
 CLAIMS = {"same": "the same thing", "maybe": "maybe the same thing", "unsure": "not confirmed"}
 """Text of each verdict on two images."""
 
-_MOST_DIGITS = 6
-"""Of a number of pairs: nobody can imagine larger ones, and the model of chance does not hold that far."""
-
 
 def claim(confidence: float) -> str:
     return f"{CLAIMS[verdict(confidence)]}: confidence {percent(confidence)}"
