@@ -18,6 +18,7 @@ def states(tmp_path):
     make_collection(tmp_path, ["a.png", "b.png"])
     with Collection.open(tmp_path / "photos.faemb") as photos:
         entry = photos.entry(tmp_path / "photos" / "a.png")
+    assert entry is not None
     return lambda path=tmp_path / "photos" / "a.png": (state_at_a_glance(path, entry), state_of(path, entry))
 
 

@@ -43,8 +43,9 @@ class TestUpdating:
             shutil.rmtree(folder)
         others = tmp_path / "others"
         words = (
-            rf"the folders {others}, {photos} are not there, and their images were .*"
-            rf"relocate \S+ {others} NEW_FOLDER; faemb relocate \S+ {photos} NEW_FOLDER, .*remove \S+ {others} {photos}$"
+            rf"the folders {others}, {photos} are not there, and their images .*"
+            rf"relocate \S+ {others} NEW_FOLDER; faemb relocate \S+ {photos} NEW_FOLDER, .*"
+            rf"remove \S+ {others} {photos}$"
         )
         with pytest.raises(InputError, match=words):
             collection.update()
