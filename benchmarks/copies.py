@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from benchmarks import affine
-from benchmarks.edits import EDITS
+from benchmarks.edits import EDITS, small_part
 from benchmarks.report import Result
 from faemb.collection import Collection, new_model
 
@@ -49,6 +49,9 @@ def run() -> Iterator[Result]:
         with tempfile.TemporaryDirectory() as scratch, Collection.create(Path(scratch) / "c", new_model()) as photos:
             photos.add(folder / name / "jpg")
             yield from other_photographs(photos, name)
+            originals = small_parts(folder / name / "jpg", Path(scratch) / "parts")
+            photos.add(Path(scratch) / "parts")
+            yield from parts_and_photographs(photos, name, originals)
 
 
 def render(photographs: Path, out: Path) -> dict[str, set[str]]:
@@ -115,3 +118,27 @@ def other_photographs(photos: Collection, name: str) -> Iterator[Result]:
             continue
         yield Result(f"{name}, --same-thing: pairs of one thing found", 100 * right / total, "%")
         yield Result(f"{name}, --same-thing: pairs that show one thing", 100 * right / max(len(pairs), 1), "%")
+
+
+def small_parts(photographs: Path, out: Path) -> set[str]:
+    """A small part of some photographs, beside which there are others of the same thing; the names of the originals."""
+    out.mkdir()
+    files = sorted(photographs.iterdir())
+    order = np.random.default_rng(_SEED).permutation(len(files))[: 2 * _EDITED].tolist()
+    for number in order:
+        part = small_part(np.asarray(cv2.imread(str(files[number]))), np.random.default_rng(number))
+        path = out / f"{files[number].stem}{_MARK}0.jpg"
+        cv2.imwrite(str(path), part, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    return {files[number].stem for number in order}
+
+
+def parts_and_photographs(photos: Collection, name: str, originals: set[str]) -> Iterator[Result]:
+    """Whether a part is joined with its original, and with no other photograph of the same thing."""
+    groups = [[path.stem for path in group.paths] for group in photos.duplicates()]
+    pairs = {tuple(sorted(pair)) for group in groups for pair in combinations(group, 2)}
+    thing = THINGS[name]
+    pairs = {pair for pair in pairs if any(_MARK in each for each in pair)}
+    pairs = {(a, b) for a, b in pairs if thing(_original(a)) == thing(_original(b))}  # some are in two groups of it
+    right = sum(_original(first) == _original(second) for first, second in pairs)
+    yield Result(f"{name}, small parts: pairs that are copies", 100 * right / max(len(pairs), 1), "%", ">= 99")
+    yield Result(f"{name}, small parts: found with their original", 100 * right / max(len(originals), 1), "%")

@@ -22,10 +22,12 @@ def reencoded(pixels: Pixels, rng: np.random.Generator) -> Pixels:
 
 def cropped(pixels: Pixels, rng: np.random.Generator) -> Pixels:
     """To 60 % of its area, at any place."""
-    height, width = pixels.shape[:2]
-    part = (np.array([height, width]) * np.sqrt(0.6)).astype(int)
-    top, left = (rng.uniform(0, 1, 2) * (np.array([height, width]) - part)).astype(int)
-    return pixels[top : top + part[0], left : left + part[1]]
+    return _part(pixels, 0.6, rng)
+
+
+def small_part(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    """15 to 30 % of its area, at any place."""
+    return _part(pixels, rng.uniform(0.15, 0.3), rng)
 
 
 def turned(pixels: Pixels, rng: np.random.Generator) -> Pixels:
@@ -83,6 +85,14 @@ EDITS: dict[str, Edit] = {
     "with a watermark": watermarked,
     "mirrored": mirrored,
 }
+
+
+def _part(pixels: Pixels, share: float, rng: np.random.Generator) -> Pixels:
+    """A part of the picture with this share of its area."""
+    height, width = pixels.shape[:2]
+    part = (np.array([height, width]) * np.sqrt(share)).astype(int)
+    top, left = (rng.uniform(0, 1, 2) * (np.array([height, width]) - part)).astype(int)
+    return pixels[top : top + part[0], left : left + part[1]]
 
 
 def _jpeg(pixels: Pixels, quality: int) -> Pixels:

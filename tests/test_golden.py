@@ -82,7 +82,7 @@ def test_a_collection_with_parts_and_an_index_and_without_features(tmp_path: Pat
         assert (collection.info().parts, collection.info().keeps_features) == (2, False)
         for name, hits in expected(folder)["hits"].items():
             (answer,) = collection.search(place / "photos" / name, top=len(hits), verify=0)
-            assert {hit.path.name: hit.score for hit in answer.hits} == pytest.approx(dict(hits), abs=1e-2)
+            assert {hit.path.name: hit.similarity for hit in answer.hits} == pytest.approx(dict(hits), abs=1e-2)
     assert index.stat().st_mtime_ns == written  # it was read: one that cannot be used is replaced
 
 

@@ -19,6 +19,7 @@ def states(tmp_path):
     with Collection.open(tmp_path / "photos.faemb") as photos:
         entry = photos.entry(tmp_path / "photos" / "a.png")
     assert entry is not None
+    assert entry is not None
     return lambda path=tmp_path / "photos" / "a.png": (state_at_a_glance(path, entry), state_of(path, entry))
 
 

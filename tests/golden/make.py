@@ -68,7 +68,7 @@ def make_collection_with_parts(folder: Path) -> None:
         collection.make_thumbnails = False
         collection.add(photos)
         answers = collection.search(photos, top=5, verify=0)
-    hits = {Path(answer.query).name: [[hit.path.name, hit.score] for hit in answer.hits] for answer in answers}
+    hits = {Path(answer.query).name: [[hit.path.name, hit.similarity] for hit in answer.hits] for answer in answers}
     (folder / "expected.json").write_text(json.dumps({"fingerprint": model.fingerprint, "hits": hits}, indent=1) + "\n")
     (folder / "photos.faemb" / "writer.lock").unlink(missing_ok=True)
 
