@@ -40,8 +40,7 @@ def create(layout: Layout, model: Model, *, keep_features: bool, index: str, sto
             )
         if layout.model().exists() and not _holds(layout.model(), model):
             raise InputError(_not_its_own(layout, [MODEL]))
-        model.save(layout.model())
-        known = Description.of(model)
+        known = Description.of(model, model.save(layout.model()))
         about = {
             "format": FORMAT,
             "version": str(VERSION),

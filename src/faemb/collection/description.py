@@ -29,10 +29,11 @@ class Description:
     """The version of faemb that wrote this: it reads both the catalogue and the model."""
 
     @classmethod
-    def of(cls, model: Model) -> "Description":
+    def of(cls, model: Model, fingerprint: str | None = None) -> "Description":
+        """`fingerprint` is the model's, if it was computed already."""
         dimension = model.dimension if model.is_fitted else 0
         version = import_module("faemb").__version__
-        return cls(model.fingerprint, dimension, persistence.settings_tree(model), version)
+        return cls(fingerprint or model.fingerprint, dimension, persistence.settings_tree(model), version)
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))
