@@ -18,6 +18,7 @@ from contextlib import closing
 from copy import deepcopy
 from functools import partial, reduce
 from typing import NamedTuple
+from weakref import finalize
 
 import numpy as np
 from jaxtyping import Float
@@ -239,13 +240,21 @@ class Encoder(Component):
         return self._pooled_of(images, progress).vectors
 
     def pooler(self, jobs: Jobs = None) -> Callable[[SetsLike], Float[Array, "B D"]]:
-        """A function that pools as `pool` does; if `jobs` is a cluster, it pools the images in portions."""
+        """A function that pools as `pool` does; if `jobs` is a cluster, it pools the images in portions.
+
+        The cluster keeps the encoder for as long as the function is there.
+        """
         if not isinstance(jobs, Machines):
             return self.pool
         gpu = jobs.have_gpus()
         sent = self if self.device == "cpu" else deepcopy(self).to("cpu")
         pool = jobs.pool(Numbered(partial(sent._pool_portion, gpu)), limits=NO_LIMITS, gpu=gpu)
-        return lambda images: np.concatenate(list(in_order(pool, as_sets(images).portions(_SENT))))
+
+        def pooled(images: SetsLike) -> Float[np.ndarray, "B D"]:
+            return np.concatenate(list(in_order(pool, as_sets(images).portions(_SENT))))
+
+        finalize(pooled, pool.close)
+        return pooled
 
     def _pool_portion(self, gpu: bool, images: SetsLike) -> Float[np.ndarray, "B D"]:
         if gpu and self.device == "cpu" and has_cuda():

@@ -1,7 +1,9 @@
 """What a store in a server refuses, and what it says when the server is away or refuses: no server is needed here."""
 
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -70,6 +72,24 @@ class TestServers:
             collection.copy(NOWHERE)
         assert collection.info().store is None
         assert collection.check() == []
+
+    def test_a_silent_server_of_an_old_store_is_asked_once_a_day(self, collection, photos, monkeypatch):
+        """It accepts connections, and never answers."""
+        monkeypatch.setattr("faemb.collection.copying._PATIENCE", 0.2)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            silent.settimeout(0)
+            address = f"milvus://127.0.0.1:{silent.getsockname()[1]}/photos"
+            with collection._catalogue.change():
+                collection._catalogue.set("left_store", address)
+                collection._catalogue.set("left_store_id", "me")
+            for name, was_asked in (("a.png", True), ("b.png", False)):
+                assert collection.remove(photos / name) == 1
+                assert _was_called(silent) is was_asked
+            assert collection.info().left_stores == [address]
+            day = time.time() + 24 * 3600
+            monkeypatch.setattr("faemb.collection.copying.time.time", lambda: day)
+            collection.remove(photos / "c.jpg")
+            assert _was_called(silent)
 
     def test_a_server_for_vectors_that_lie_in_the_folder(self, collection):
         with pytest.raises(
@@ -147,6 +167,17 @@ class TestServers:
         assert pauses[:3] == [0.2, 0.4, 0.8]
         assert max(pauses) == 5
         assert 10 < len(pauses) < 20
+
+
+def _was_called(server: socket.socket) -> bool:
+    """Whether there were connections since the last call; they are taken."""
+    found = False
+    while True:
+        try:
+            server.accept()[0].close()
+            found = True
+        except BlockingIOError:
+            return found
 
 
 def _refused_after_the_first(server: Server) -> None:

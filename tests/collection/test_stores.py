@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model
+from faemb.collection import Collection, Model, copying
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
@@ -24,6 +24,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.rerank.vector_expansion import BY_VECTORS
 from milvus_beside import MilvusBeside
 from pictures import picture, pictures
+from recording import recording
 from small_collections import counts, names_below, new_tiny_model, tiny_model, vectors_of
 
 EMBEDDED, MILVUS = "embedded", "milvus"
@@ -337,6 +338,33 @@ class TestMilvus:
         assert vectors_of(plain).keys() == before.keys()
         assert plain.copy(address) == 6
         assert vectors_of(plain).keys() == before.keys()
+
+    def test_a_backup_that_was_made_during_a_copy_does_not_delete_the_copy(self, plain, photos, address, monkeypatch):
+        backup = photos.parent / "backup.faemb"
+        with monkeypatch.context() as patch:
+            folder = plain.layout.folder
+            compared = recording(lambda *_: shutil.copytree(folder, backup), copying._require_equal)
+            patch.setattr(copying, "_require_equal", compared)
+            plain.copy(address)
+        with Collection.open(backup) as other:
+            other.remove(photos / "005.png")
+            assert other.check() == []
+            assert other.info().left_stores == []
+        assert plain.check() == []
+        assert len(plain.search(photos / "000.png", verify=0)[0].hits) == 6
+
+    def test_vectors_of_a_lost_server_are_computed_again_in_an_empty_one_and_copied_home(
+        self, make, photos, model, address, milvus_server
+    ):
+        with make(model, photos) as collection:
+            folder, expected = collection.layout.folder, answers(collection, photos, verify=0)
+            collection._store.get().drop(1)
+        with Collection.open(folder, store=milvus_server.address(f"alone_{next(NUMBER)}")) as elsewhere:
+            assert len(elsewhere.check(repair=True)) == 6
+        with Collection.open(folder) as collection:
+            assert collection.copy("embedded") == 6
+            assert collection.check() == []
+            assert answers(collection, photos, verify=0) == pytest.approx(expected, abs=1e-5)
 
     def test_a_server_that_goes_away_after_a_change(self, make, photos, model, monkeypatch):
         """The change is made; what is left in the server goes with the next one."""

@@ -409,6 +409,8 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
     yield f"  index    {known.index}"
     if known.store is not None:
         yield f"  vectors  {known.store}"
+    for address in known.left_stores:
+        yield f"  not in use any more: {address}; it is deleted with a later change, when its server answers"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""
         yield f"  {_history(known)}{cure}"

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
-from faemb.collection.copying import clear_away, copy
+from faemb.collection.copying import clear_away, copy, left_stores
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
@@ -581,6 +581,7 @@ class Collection:
             parts=model.parts,
             keeps_features=self._about["keep_features"] != "0",
             store=(self._catalogue.store() or (None,))[0],
+            left_stores=left_stores(self._catalogue),
         )
 
     def export(self, out: AnyPath, form: str, *, overwrite: bool = False) -> int:

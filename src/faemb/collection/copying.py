@@ -5,8 +5,9 @@ and the first store is deleted. A process that is killed leaves the first store 
 the other is named in the catalogue, and deleted by the next copy or by the next change.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from faemb.collection.model import Model
 from faemb.collection.stores.addresses import EMBEDDED, parse
 from faemb.collection.stores.attached import made_store, new_identity
 from faemb.collection.stores.embedded import Embedded
+from faemb.collection.stores.milvus_server import waiting_at_most
 from faemb.collection.stores.store import Store, Table, nearest_in
 from faemb.collection.writing import Writer, writing_to
 from faemb.errors import FaembError, FormatError, InputError
@@ -25,7 +27,13 @@ from faemb.errors import FaembError, FormatError, InputError
 _COPIED_BYTES = 32_000_000
 _SEARCHES, _RESULTS, _TOLERANCE = 16, 10, 1e-4
 _LEFT = ("left_store", "left_store_id")
-"""Facts of a store of this collection that is not in use: to be deleted."""
+"""Facts of a store that was in use: to be deleted."""
+_COMING = ("coming_store", "coming_store_id")
+"""Facts of a store to which vectors are being copied: to be deleted if that was interrupted. A backup of the folder
+that was made meanwhile has them too, so that a store which was published since is another copy's, and is kept."""
+_TRIED = "left_tried"
+_TRY_AGAIN, _PATIENCE = 24 * 3600, 2.0
+"""Seconds between two attempts to delete a store whose server does not answer, and for each of them."""
 
 
 def copy(writer: Writer, model: Model, address: str) -> int:
@@ -33,6 +41,7 @@ def copy(writer: Writer, model: Model, address: str) -> int:
     layout, catalogue = writer.layout, writer.catalogue
     where = EMBEDDED if address == EMBEDDED else str(parse(address))
     _require_possible(writer, where)
+    _try_now(catalogue)
     clear_away(layout, catalogue)
     identity = new_identity()
     target = Embedded(layout) if where == EMBEDDED else made_store(layout, where, identity)
@@ -42,7 +51,7 @@ def copy(writer: Writer, model: Model, address: str) -> int:
         if where != EMBEDDED:
             target.require_free()
             with catalogue.change():
-                _leave(catalogue, where, identity)  # if this is stopped, the next one deletes it
+                _name(catalogue, _COMING, where, identity)  # if this is stopped, the next one deletes it
         entries = sorted(catalogue.entries("slot is not null"), key=lambda entry: entry.slot or 0)
         if model.is_fitted and entries:
             _copied(writer, model, target, entries)
@@ -57,16 +66,39 @@ def copy(writer: Writer, model: Model, address: str) -> int:
 
 
 def clear_away(layout: Layout, catalogue: Catalogue) -> None:
-    """Delete a store that is not in use any more; if its server is away, it is tried again later."""
+    """Delete stores that are not in use any more; if their server is away, it is tried again a day later."""
     about = catalogue.about()
-    if not about.keys() >= set(_LEFT):
+    if not about.keys() & {*_LEFT, *_COMING} or _was_tried(about):
         return
-    store = made_store(layout, *(about[name] for name in _LEFT))
-    with suppress(FaembError):
-        store.sweep(())
+    try:
+        with waiting_at_most(_PATIENCE):
+            for facts in (_COMING, _LEFT):
+                if about.keys() >= set(facts):
+                    _delete(layout, *(about[name] for name in facts), if_published=facts is _LEFT)
+                    with catalogue.change():
+                        catalogue.forget(*facts)
+    except FaembError:
         with catalogue.change():
-            catalogue.forget(*_LEFT)
-    store.close()
+            catalogue.set(_TRIED, str(int(time.time())))
+
+
+def left_stores(catalogue: Catalogue) -> list[str]:
+    """Addresses of stores that are not in use and could not be deleted yet."""
+    about = catalogue.about()
+    return [about[facts[0]] for facts in (_COMING, _LEFT) if facts[0] in about]
+
+
+def _was_tried(about: Mapping[str, str]) -> bool:
+    """Whether the server did not answer within the last day."""
+    with suppress(KeyError, ValueError):
+        return 0 <= time.time() - int(about[_TRIED]) < _TRY_AGAIN
+    return False
+
+
+def _delete(layout: Layout, address: str, identity: str, *, if_published: bool) -> None:
+    with closing(made_store(layout, address, identity)) as store:
+        if if_published or not store.is_published():
+            store.sweep(())
 
 
 def _require_possible(writer: Writer, where: str) -> None:
@@ -130,16 +162,22 @@ def _switch(writer: Writer, where: str, identity: str, entries: Sequence[Entry])
             catalogue.move(entry.id, slot=slot, offset=entry.offset)
         catalogue.use(slots=len(entries))
         catalogue.forget_freed()
-        catalogue.forget(*_LEFT)
+        catalogue.forget(*_COMING)
         if where == EMBEDDED:
             catalogue.detach()
         else:
             catalogue.attach(where, identity, catalogue.generation())
         if before is not None:
-            _leave(catalogue, writer.store.address or before[0], before[1])
+            _name(catalogue, _LEFT, writer.store.address or before[0], before[1])
             catalogue.forget_freed_slots()
 
 
-def _leave(catalogue: Catalogue, address: str, identity: str) -> None:
-    for name, value in zip(_LEFT, (address, identity), strict=True):
+def _name(catalogue: Catalogue, facts: tuple[str, str], address: str, identity: str) -> None:
+    catalogue.forget(_TRIED)
+    for name, value in zip(facts, (address, identity), strict=True):
         catalogue.set(name, value)
+
+
+def _try_now(catalogue: Catalogue) -> None:
+    with catalogue.change():
+        catalogue.forget(_TRIED)

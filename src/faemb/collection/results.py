@@ -175,4 +175,6 @@ class Info:
     keeps_features: bool = True
     """Whether local features are stored, so that results can be verified."""
     store: str | None = None
+    left_stores: list[str] = field(default_factory=list)
+    """Addresses of stores that are not in use any more, and could not be deleted since their server does not answer."""
     """Address of the server with the vectors; None if they lie in the collection's folder."""

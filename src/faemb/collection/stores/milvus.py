@@ -20,6 +20,7 @@ import re
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -109,9 +110,8 @@ class MilvusStore(Store):
     def sweep(self, used: Collection[int]) -> None:
         """Delete unused tables of this store only, which their descriptions identify."""
         kept = {self.name_of(number) for number in used} | (collections_in(self._owner.folder) if used else set())
-        named = re.compile(rf"{self._name}_[0-9]+(_[a-z]+_[0-9a-f]+)?")
         for name in self.server.ask("list_collections"):
-            if named.fullmatch(name) and name not in kept and self._is_ours(name):
+            if self._is_table(name) and name not in kept and self._is_ours(name):
                 self._let_go(name)
 
     def publish(self, number: int) -> None:
@@ -120,6 +120,14 @@ class MilvusStore(Store):
             return  # lost; the call that needs it reports that
         known = self.about(self._name) is not None
         self.server.ask("alter_alias" if known else "create_alias", self.name_of(number), self._name)
+
+    def is_published(self) -> bool:
+        """Whether a collection uses it: it has the alias, or a writer's mark."""
+        with suppress(InputError):  # the alias is another collection's by now
+            if self.about(self._name) is not None:
+                return True
+        tables = [name for name in self.server.ask("list_collections") if self._is_table(name) and self._is_ours(name)]
+        return any((self.about(name) or {}).get(_WRITER) for name in tables)
 
     def about(self, name: str) -> dict[str, Any] | None:
         """The parsed description of a table; None if there is no table, an error if it is another collection's."""
@@ -146,6 +154,10 @@ class MilvusStore(Store):
 
     def close(self) -> None:
         self.server.close()
+
+    def _is_table(self, name: str) -> bool:
+        """Whether a name is that of a table, or of its index; of this store or of another one with the same name."""
+        return re.fullmatch(rf"{self._name}_[0-9]+(_[a-z]+_[0-9a-f]+)?", name) is not None
 
     def _is_ours(self, name: str) -> bool:
         told = self.server.ask("describe_collection", name)

@@ -86,7 +86,11 @@ class Server:
     def _connected(self) -> Any:
         if self._client is None:
             make, where = milvus().MilvusClient, self.address
-            how = {"token": os.environ.get(TOKEN, ""), "timeout": _FIRST_CONTACT, "dedicated": True}
+            how = {
+                "token": os.environ.get(TOKEN, ""),
+                "timeout": min(_FIRST_CONTACT, _AT_MOST.get()),
+                "dedicated": True,
+            }
             try:
                 self._client = make(uri=where.uri, db_name=where.database, **how)
             except Exception as error:
