@@ -3,7 +3,7 @@
 import pytest
 from command_line import Run, assert_mistake, commands
 
-from faemb.runtime import cluster
+from faemb.runtime import dask_connection
 from pictures import pictures
 
 pytest.importorskip("distributed")
@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 )
 @pytest.mark.parametrize("command", ["index", "fit", "features"])
 def test_a_cluster_that_cannot_be_used(run, tmp_path, monkeypatch, command, options, words):
-    monkeypatch.setattr(cluster, "_CONNECTING", 0.3)
+    monkeypatch.setattr(dask_connection, "CONNECTING", 0.3)
     photos = pictures(tmp_path / "photos", range(2))
     assert_mistake(run(command, photos, "--out", tmp_path / "out", *options), words)
     assert not (tmp_path / "out").exists()

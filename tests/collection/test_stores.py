@@ -356,6 +356,19 @@ class TestMilvus:
         assert plain.check() == []
         assert len(plain.search(photos / "000.png", verify=0)[0].hits) == 6
 
+    def test_vectors_of_a_lost_server_are_computed_again_in_an_empty_one_and_copied_home(
+        self, make, photos, model, address, milvus_server
+    ):
+        with make(model, photos) as collection:
+            folder, expected = collection.layout.folder, answers(collection, photos, verify=0)
+            collection._store.get().drop(1)
+        with Collection.open(folder, store=milvus_server.address(f"alone_{next(NUMBER)}")) as elsewhere:
+            assert len(elsewhere.check(repair=True)) == 6
+        with Collection.open(folder) as collection:
+            assert collection.copy("embedded") == 6
+            assert collection.check() == []
+            assert answers(collection, photos, verify=0) == pytest.approx(expected, abs=1e-5)
+
     def test_a_server_that_goes_away_after_a_change(self, make, photos, model, monkeypatch):
         """The change is made; what is left in the server goes with the next one."""
         ask = Server.ask

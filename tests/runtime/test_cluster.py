@@ -192,7 +192,7 @@ def test_workers_may_be_away_for_a_while_however_long_results_have_come(monkeypa
     monkeypatch.setattr(module, "_FRESH", 0.1)
     monkeypatch.setattr(parallel, "_LOOK", 0.1)
     with dask(distributed.Worker) as made, open_cluster(made.scheduler_address) as one:
-        outcomes = iter(spread(slowly_negated, range(2000), jobs=one))
+        outcomes = spread(slowly_negated, range(2000), jobs=one)
         began = time.monotonic()
         while time.monotonic() - began < 6:
             next(outcomes)
@@ -201,6 +201,8 @@ def test_workers_may_be_away_for_a_while_however_long_results_have_come(monkeypa
         for _ in range(20):  # more than were submitted before
             item, found = next(outcomes)
             assert found == -item
+        assert isinstance(outcomes, Generator)
+        outcomes.close()
 
 
 def test_workers_that_stay_away_end_the_work(monkeypatch):
