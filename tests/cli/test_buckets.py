@@ -19,7 +19,7 @@ from faemb.collection import Collection, Model, gathering
 from faemb.errors import RefusedError, RemoteError
 from faemb.features.folders import find_images
 from faemb.runtime import remote
-from faemb.runtime.places import place
+from faemb.runtime.paths_and_urls import place
 from pictures import picture
 from processes import wait_until
 from small_collections import NAMES, assert_same, counts, names_in, tiny_model, vectors_of

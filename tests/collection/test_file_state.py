@@ -7,7 +7,7 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.collection.file_state import CHANGED, MISSING, UNCHANGED, note_on_files, state_at_a_glance, state_of
-from faemb.runtime.places import place
+from faemb.runtime.paths_and_urls import place
 from pictures import picture
 from small_collections import make_collection
 

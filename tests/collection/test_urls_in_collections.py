@@ -13,7 +13,7 @@ from faemb.errors import InputError, LimitError, RefusedError, RemoteError
 from faemb.features import HessianAffine, extract_folder, read_image
 from faemb.features.folders import find_images
 from faemb.runtime import parallel
-from faemb.runtime.places import Url
+from faemb.runtime.paths_and_urls import Url
 from pictures import picture
 from small_collections import NAMES, assert_finds, counts, names_in
 
@@ -109,7 +109,7 @@ class TestCollections:
         assert counts(far.update()) == (0, 0, 5, 0)
 
     def test_unchanged_images_are_not_fetched(self, far, monkeypatch):
-        monkeypatch.setattr("faemb.runtime.places.fetch", pytest.fail)
+        monkeypatch.setattr("faemb.runtime.paths_and_urls.fetch", pytest.fail)
         assert counts(far.update()) == (0, 0, 5, 0)
 
     def test_a_folder_that_is_gone_is_refused(self, far, there):
@@ -167,7 +167,7 @@ class TestServersThatAreAway:
         write(f"{there}/a.png", content(tmp_path, 21))
         write(f"{there}/new.png", content(tmp_path, 22))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("faemb.runtime.places.fetch", _away)
+            patch.setattr("faemb.runtime.paths_and_urls.fetch", _away)
             report = far.update()
         assert [fault.path for fault in report.failed] == [f"{there}/a.png", f"{there}/new.png"]
         assert names_in(far) == {f"{there}/{name}" for name in NAMES}
@@ -176,7 +176,7 @@ class TestServersThatAreAway:
 
     def test_a_command_does_not_wait_for_each_of_many_images(self, empty, there, monkeypatch):
         monkeypatch.setattr(gathering, "_AWAY", 3)
-        monkeypatch.setattr("faemb.runtime.places.fetch", _away)
+        monkeypatch.setattr("faemb.runtime.paths_and_urls.fetch", _away)
         with pytest.raises(RemoteError, match=r"^3 images in a row could not be read, and those before are stored: "):
             empty.add(there)
         assert len(empty) == 0
@@ -186,11 +186,11 @@ class TestServersThatAreAway:
             raise RefusedError(f"{address.shown} may not be read")
 
         monkeypatch.setattr(gathering, "_AWAY", 3)
-        monkeypatch.setattr("faemb.runtime.places.fetch", refuse)
+        monkeypatch.setattr("faemb.runtime.paths_and_urls.fetch", refuse)
         assert len(empty.add(there).failed) == 5
 
     def test_an_unreachable_server_is_not_an_empty_folder(self, far, monkeypatch):
-        monkeypatch.setattr("faemb.runtime.places.ask", _away)
+        monkeypatch.setattr("faemb.runtime.paths_and_urls.ask", _away)
         with pytest.raises(RemoteError, match="cannot be reached"):
             far.update()
         assert len(far) == 5

@@ -243,6 +243,20 @@ def test_a_file_that_has_changed_or_leads_elsewhere_is_not_served(own, ids):
     assert not client.get(f"/api/images/{ids['c.jpg']}").json()["available"]
 
 
+def test_browsers_keep_only_pictures_whose_address_names_the_content(own, ids):
+    client, photos = own
+    address = f"/api/images/{ids['a.png']}"
+    before = client.get(address).json()["content"]
+    for picture_address in (f"{address}/thumbnail", f"/api/pictures/image-{ids['a.png']}"):
+        assert client.get(picture_address).headers["Cache-Control"] == "private, no-cache"
+        kept = client.get(picture_address, params={"v": before})
+        assert kept.headers["Cache-Control"] == "private, max-age=86400"
+    picture(photos / "a.png", 99)
+    with working_here(), Collection.open(photos.parent / "photos.faemb") as collection:
+        collection.update()
+    assert client.get(address).json()["content"] != before
+
+
 def test_changes_by_another_process_are_seen(own, ids):
     client, photos = own
     before = search(client, query=f"image-{ids['a.png']}").json()["total"]

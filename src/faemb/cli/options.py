@@ -41,7 +41,7 @@ def images_argument(metavar: str, text: str) -> ArgumentInfo:
 
 def _place(text: str) -> Path:
     from faemb.errors import FaembError
-    from faemb.runtime.places import place
+    from faemb.runtime.paths_and_urls import place
 
     try:
         return place(text)

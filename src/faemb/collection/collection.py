@@ -51,7 +51,7 @@ from faemb.features.image import ImageLike
 from faemb.rerank import VERIFIED
 from faemb.runtime import Progress, silent
 from faemb.runtime.parallel import Jobs, Machines
-from faemb.runtime.places import absolute, place
+from faemb.runtime.paths_and_urls import absolute, place
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_choice
 

@@ -10,7 +10,7 @@ from faemb.collection.layout import Layout, typed
 from faemb.collection.sources import is_below, is_gone
 from faemb.errors import InputError
 from faemb.features.folders import Found
-from faemb.runtime.places import absolute
+from faemb.runtime.paths_and_urls import absolute
 from faemb.runtime.storage import AnyPath
 
 _DOUBTFUL_SHARE, _DOUBTFUL_IMAGES = 0.3, 5

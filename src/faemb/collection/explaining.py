@@ -26,7 +26,7 @@ from faemb.features.image import Image, ImageLike, as_image, name_of
 from faemb.features.job import content_hash
 from faemb.features.region import Box, checked_box
 from faemb.rerank import Judge, Polygon, Verification
-from faemb.runtime.places import absolute, place
+from faemb.runtime.paths_and_urls import absolute, place
 from faemb.runtime.storage import AnyPath
 from faemb.shares import shares
 

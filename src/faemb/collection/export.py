@@ -14,7 +14,7 @@ from faemb.errors import InputError
 from faemb.features.files.hdf5 import h5py
 from faemb.features.files.hloc import is_our_hloc, new_hloc
 from faemb.features.files.vecs import write_fvecs
-from faemb.runtime.places import common_parent
+from faemb.runtime.paths_and_urls import common_parent
 from faemb.runtime.storage import AnyPath, IsOurs, replacing, require_output
 
 FORMATS = ("npz", "fvecs", "faiss", "hloc-h5", "parquet")

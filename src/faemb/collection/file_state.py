@@ -11,7 +11,7 @@ from faemb.collection.layout import typed
 from faemb.collection.sources import is_gone
 from faemb.errors import FaembError
 from faemb.features.job import content_hash
-from faemb.runtime.places import Url
+from faemb.runtime.paths_and_urls import Url
 
 UNCHANGED, CHANGED, MISSING = "unchanged", "changed", "missing"
 

@@ -36,7 +36,7 @@ from faemb.features.image import as_image
 from faemb.features.image.dates import date_taken
 from faemb.features.job import content_hash
 from faemb.runtime.parallel import Jobs, spread
-from faemb.runtime.places import fetched
+from faemb.runtime.paths_and_urls import fetched
 
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from faemb.runtime.places import Url, absolute, absolute_text, is_url, place
+from faemb.runtime.paths_and_urls import Url, absolute, absolute_text, is_url, place
 from faemb.runtime.storage import CATALOGUE
 
 MODEL = "model.faemb"

@@ -15,7 +15,7 @@ from faemb.features import Extractor, LocalFeatures
 from faemb.features.feature_files import FEATURES, features_of_query
 from faemb.features.image import ImageLike
 from faemb.runtime.parallel import spread
-from faemb.runtime.places import fetched
+from faemb.runtime.paths_and_urls import fetched
 
 ENOUGH_FEATURES = 20
 """Of a query with fewer features, they are also extracted at twice its size."""

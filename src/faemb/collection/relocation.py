@@ -8,7 +8,7 @@ from faemb.collection.exclusions import rename_excluded
 from faemb.collection.layout import Layout, typed
 from faemb.collection.sources import is_below, is_there
 from faemb.errors import InputError
-from faemb.runtime.places import is_folder
+from faemb.runtime.paths_and_urls import is_folder
 
 _TABLES = ("images", "folders", "unreadable", "removed")
 """Tables of the catalogue that hold paths."""

@@ -46,7 +46,7 @@ from faemb.rerank import EXPANSIONS, SURE, VERIFIED
 from faemb.rerank.expansion import FURTHER
 from faemb.rerank.vector_expansion import BY_VECTORS, RANKED
 from faemb.runtime import Progress, silent
-from faemb.runtime.places import Url, absolute_text, place
+from faemb.runtime.paths_and_urls import Url, absolute_text, place
 from faemb.sets import PORTION
 from faemb.settings import require_choice, require_number, require_whole
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from faemb.errors import InputError, RemoteError
 from faemb.features.feature_files import FEATURES, require_one_image
 from faemb.features.folders import IMAGES, Found, Kind, as_places, find_some, holds
-from faemb.runtime.places import Url
+from faemb.runtime.paths_and_urls import Url
 from faemb.runtime.storage import AnyPath
 
 

@@ -26,7 +26,7 @@ from faemb.collection.database import connected, explained, opened
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.features.feature_files import picture_of
 from faemb.features.image import ImageLike, as_image
-from faemb.runtime.places import place
+from faemb.runtime.paths_and_urls import place
 
 LARGEST_THUMBNAIL = 240
 QUALITY = 80

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faemb.errors import Fault, InputError, RefusedError, RemoteError, about
-from faemb.runtime.places import Url, absolute, absolute_text, common_parent, is_folder, place, shown
+from faemb.runtime.paths_and_urls import Url, absolute, absolute_text, common_parent, is_folder, place, shown
 from faemb.runtime.storage import AnyPath, is_collection
 
 SUFFIXES = frozenset(

@@ -24,7 +24,7 @@ from faemb.features.folders import by_suffix, common_folder, find_some
 from faemb.runtime import Progress, silent
 from faemb.runtime.limits import require_input_file
 from faemb.runtime.parallel import Jobs, Machines, require_jobs, spread
-from faemb.runtime.places import Url, fetched
+from faemb.runtime.paths_and_urls import Url, fetched
 from faemb.runtime.storage import AnyPath, make_folder, require_outside_collections
 
 

@@ -21,7 +21,7 @@ from faemb.pages.document import render
 from faemb.pages.reasons import agreement, claim
 from faemb.pages.side_by_side import SideBySide, side_by_side
 from faemb.rerank import Verification
-from faemb.runtime.places import absolute
+from faemb.runtime.paths_and_urls import absolute
 
 MakeThumbnail = Callable[[Path], Thumbnail]
 """Function that returns the thumbnail of an image, or raises a FaembError that states why there is none."""

@@ -22,7 +22,7 @@ from faemb.errors import FaembError, Fault, InputError, about
 from faemb.features.feature_files import kind_of
 from faemb.pages import changes_in_words, counted
 from faemb.runtime import Progress
-from faemb.runtime.places import Url
+from faemb.runtime.paths_and_urls import Url
 from faemb.runtime.storage import sync_folder
 from faemb.web.desk import Desk, for_visitor
 from faemb.web.jobs import Cancelled, Job, Jobs, Outcome, Work

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Outline
-from faemb.runtime.places import Url, is_url
+from faemb.runtime.paths_and_urls import Url, is_url
 from faemb.web.problems import text
 
 

@@ -40,6 +40,7 @@ class Image(BaseModel):
     id: int
     name: str
     folder: str
+    content: str = Field(description="Changes with the content of the file; `?v=` of addresses that may be kept.")
     width: int
     height: int
     changed: str = Field(description="When the file was last changed, in UTC (ISO 8601).")

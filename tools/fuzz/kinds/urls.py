@@ -16,7 +16,7 @@ from faemb.collection.stores import addresses
 from faemb.errors import FaembError
 from faemb.features.folders import find_images
 from faemb.runtime import remote
-from faemb.runtime.places import Url, absolute, place, shown
+from faemb.runtime.paths_and_urls import Url, absolute, place, shown
 
 Rng = np.random.Generator
 URLS = (
@@ -136,7 +136,7 @@ def read_page(content: bytes) -> None:
     def ask(address: remote.Address) -> remote.Known:
         return remote.Known(address.shown == FOLDER or address.full.endswith("/"), 1, 1)
 
-    with mock.patch("faemb.runtime.remote.fetch", fetch), mock.patch("faemb.runtime.places.ask", ask):
+    with mock.patch("faemb.runtime.remote.fetch", fetch), mock.patch("faemb.runtime.paths_and_urls.ask", ask):
         found = find_images([FOLDER])
     for image in (*found.images, *found.others):
         if not isinstance(image, Url) or image.parent != place(FOLDER):

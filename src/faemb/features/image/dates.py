@@ -9,7 +9,7 @@ from faemb.features.image.exif import MAX_TAGS_BYTES, bytes_of_values, require_m
 from faemb.features.image.silence import silence
 from faemb.features.image.stream import BoundedStream
 from faemb.runtime.limits import require_input_file, require_memory
-from faemb.runtime.places import fetched, shown
+from faemb.runtime.paths_and_urls import fetched, shown
 from faemb.runtime.storage import AnyPath
 
 _EXIF, _TAKEN, _DIGITISED = 0x8769, 0x9003, 0x9004

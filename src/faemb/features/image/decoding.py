@@ -28,7 +28,7 @@ from faemb.features.image.scans import require_few_scans
 from faemb.features.image.silence import silence
 from faemb.features.image.stream import BoundedStream
 from faemb.runtime.limits import require_input_file, require_memory
-from faemb.runtime.places import fetched, shown
+from faemb.runtime.paths_and_urls import fetched, shown
 from faemb.runtime.storage import AnyPath
 
 MAX_PIXELS = 250_000_000

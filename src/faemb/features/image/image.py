@@ -17,7 +17,7 @@ from jaxtyping import Float32
 from faemb.errors import InputError
 from faemb.features.image.decoding import decode, levels_of
 from faemb.features.image.levels import MOST_SIDE, Levels, levels_from, reduced, reduced_size, require_addressable
-from faemb.runtime.places import shown
+from faemb.runtime.paths_and_urls import shown
 from faemb.runtime.storage import AnyPath
 from faemb.settings import require_whole
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from faemb.errors import FaembError, InputError, LimitError
 from faemb.runtime.limits import MEMORY, in_words, item_memory, item_seconds, too_late
-from faemb.runtime.places import Url
+from faemb.runtime.paths_and_urls import Url
 from faemb.runtime.storage import AnyPath
 
 HEADER_READS = 20_000

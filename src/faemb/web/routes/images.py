@@ -20,7 +20,7 @@ from faemb.features.files.npz import write_npz
 from faemb.features.job import hash_of
 from faemb.runtime.limits import require_input_file
 from faemb.runtime.parallel import TaskFailed
-from faemb.runtime.places import Url, fetched
+from faemb.runtime.paths_and_urls import Url, fetched
 from faemb.web import schema
 from faemb.web.asking import KEY, entry_of, question_of
 from faemb.web.documentation import DOWNLOAD, JPEG
@@ -40,8 +40,12 @@ _BLOCK = 1 << 20
 _BYTES = "application/octet-stream"
 _TO_BE_SAVED = {"Content-Disposition": "attachment"}
 """A file that was indexed is never shown as a page of this server."""
-_ALWAYS = {"Cache-Control": "private, max-age=86400"}
-"""An image with another content has another number, or is answered with another entity tag."""
+_FOR_A_DAY = {"Cache-Control": "private, max-age=86400"}
+_NOT_KEPT = {"Cache-Control": "private, no-cache"}
+Version = Annotated[
+    str, Query(max_length=64, description="`content` of the image. With it, browsers keep the answer for a day.")
+]
+"""The number of an image stays the same when its file changes: only an address that names the content may be kept."""
 
 
 @router.get("/images")
@@ -94,7 +98,7 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
 
 
 @router.get("/images/{id}/thumbnail", response_class=Response, responses=JPEG)
-async def thumbnail(service: Shared, id: Id) -> Response:
+async def thumbnail(service: Shared, id: Id, v: Version = "") -> Response:
     """A small JPEG, without metadata."""
 
     def read(photos: Collection) -> tuple[FilePath, bytes | None]:
@@ -103,7 +107,7 @@ async def thumbnail(service: Shared, id: Id) -> Response:
         return photos.layout.path_of(entry.path), None if kept is None else kept.jpeg
 
     path, jpeg = await service.looking.do(read)
-    return _jpeg(jpeg or await _picture(service, path, 240))
+    return _jpeg(jpeg or await _picture(service, path, 240), is_kept=bool(v))
 
 
 @router.get("/images/{id}/file", response_class=Response, responses=DOWNLOAD)
@@ -111,7 +115,7 @@ async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
     path, hash = await service.looking.do(lambda photos: _place(photos, id))
     content = await asyncio.to_thread(_unchanged, path, hash)
-    headers = _ALWAYS | _TO_BE_SAVED | {"Content-Length": str(content.seek(0, os.SEEK_END))}
+    headers = _NOT_KEPT | _TO_BE_SAVED | {"Content-Length": str(content.seek(0, os.SEEK_END))}
     return StreamingResponse(_blocks(content), media_type=_BYTES, headers=headers)
 
 
@@ -134,6 +138,7 @@ async def features(service: Shared, id: Id) -> Response:
 async def picture(
     service: Shared,
     query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.", json_schema_extra=KEY)],
+    v: Version = "",
 ) -> Response:
     """A JPEG of at most 1,600 pixels, upright and without metadata: of an image, or of a photograph that was sent."""
     if query.startswith("image-"):
@@ -142,9 +147,9 @@ async def picture(
             raise Problem(422, f"{query[:80]!r} is no image; expected image-NUMBER.")
         path, hash = await service.looking.do(lambda photos: _place(photos, int(question)))
         (await asyncio.to_thread(_unchanged, path, hash)).close()
-        return _jpeg(await _picture(service, path, SIDE))
+        return _jpeg(await _picture(service, path, SIDE), is_kept=bool(v))
     asked = await question_of(service, query)
-    return _jpeg(await _picture(service, asked.file, SIDE))
+    return _jpeg(await _picture(service, asked.file, SIDE), is_kept=True)  # its key is a hash of its content
 
 
 def image_of(photos: Collection, entry: Entry, dates: Dates) -> schema.Image:
@@ -159,6 +164,7 @@ def facts_of(photos: Collection, entry: Entry, path: FilePath, dates: Dates) -> 
         "id": entry.id,
         "name": text(path.name),
         "folder": text(path.parent),
+        "content": entry.hash[:16],
         "width": entry.width,
         "height": entry.height,
         "changed": changed.isoformat(timespec="seconds"),
@@ -202,8 +208,8 @@ async def _picture(service: Service, path: FilePath, side: int) -> bytes:
         raise Problem(404, f"The file {path.name} cannot be shown: {error}.") from error
 
 
-def _jpeg(content: bytes) -> Response:
-    return Response(content, media_type="image/jpeg", headers=_ALWAYS)
+def _jpeg(content: bytes, *, is_kept: bool) -> Response:
+    return Response(content, media_type="image/jpeg", headers=_FOR_A_DAY if is_kept else _NOT_KEPT)
 
 
 def _download(content: bytes) -> Response:

@@ -10,7 +10,7 @@ import pytest
 from elsewhere import SECRET, delete, in_memory, served, write
 from faemb.errors import FaembError, InputError, LimitError, MissingExtraError, RefusedError, RemoteError
 from faemb.runtime import remote
-from faemb.runtime.places import Url, absolute, common_parent, fetched, place, shown
+from faemb.runtime.paths_and_urls import Url, absolute, common_parent, fetched, place, shown
 
 URL = "s3://bucket/trip/a b.JPG"
 
@@ -169,7 +169,7 @@ class TestInMemory:
         entries = dict(there.entries(pytest.fail))
         assert sorted(entries) == ["a.jpg", "trip"]
         before = seen(there / "a.jpg")
-        monkeypatch.setattr("faemb.runtime.places.ask", pytest.fail)
+        monkeypatch.setattr("faemb.runtime.paths_and_urls.ask", pytest.fail)
         assert entries["trip"].listed_as_folder
         assert seen(entries["a.jpg"]) == before
 
