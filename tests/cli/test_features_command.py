@@ -322,7 +322,7 @@ class TestShowFeatures:
             ("text.png", [], "text.png is not an image"),
             ("photos/a.png", ["--box", "1,2,3"], "expected x1,y1,x2,y2"),
             ("photos/a.png", ["--box", "a,b,c,d"], "expected x1,y1,x2,y2"),
-            ("photos/a.png", ["--box", "nan,0,9,9"], "four finite numbers"),
+            ("photos/a.png", ["--box", "nan,0,9,9"], "expected x1,y1,x2,y2 in pixels"),
             ("photos/a.png", ["--box", "9,9,5,5"], "is empty"),
             ("photos/a.png", ["--box", "500,500,600,600"], "outside the image, which is 120 x 90 pixels"),
             ("photos/a.png", ["--box=-50,-50,-10,-10"], "outside the image"),

@@ -136,7 +136,7 @@ def test_the_command_says_through_which_image(scene):
     printed = CliRunner().invoke(app, arguments).output
     assert "right.png  (found through middle.png)" in printed
     (answer,) = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).output)["answers"]
-    assert all(hit["score"] == round(hit["score"], 5) for hit in answer["hits"])
+    assert all(hit["similarity"] == round(hit["similarity"], 5) for hit in answer["hits"])
     through = {Path(hit["path"]).name: hit["through"] for hit in answer["hits"]}
     assert through["right.png"] == str(scene / "photos" / "middle.png")
     assert through["middle.png"] is None

@@ -181,7 +181,9 @@ def test_a_wrong_keyword_is_refused(tmp_path: Path) -> None:
 
 def test_without_onnxruntime_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r'CNN features needs the extra \'onnx\': pip install "faemb\[onnx\]"'):
+    with pytest.raises(
+        MissingExtraError, match=r'a neural network needs the extra \'onnx\': pip install "faemb\[onnx\]"'
+    ):
         network(cells()).run(BATCH)
 
 

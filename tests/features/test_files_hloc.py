@@ -133,7 +133,7 @@ def test_other_names_do_not_collide(rng: np.random.Generator, path: Path, names:
 
 def test_without_h5py_the_extra_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(MissingExtraError, match=r'hloc HDF5 files needs the extra .*"faemb\[hloc\]"'):
+    with pytest.raises(MissingExtraError, match=r'a file of hloc\'s features needs the extra .*"faemb\[hloc\]"'):
         read_hloc(path)
     with pytest.raises(MissingExtraError):
         write_hloc(path, [])

@@ -42,6 +42,11 @@ def result(line: str, *, at_once: bool = False) -> None:
         sys.stdout.flush()
 
 
+def is_shown_on_a_terminal() -> bool:
+    """Whether results are; elsewhere they may be kept, as in a log."""
+    return sys.stdout.isatty()
+
+
 def warning(sentence: str) -> None:
     _write(one_line(f"faemb: {sentence}"), to_stderr=True)
 
@@ -117,7 +122,7 @@ def table_lines(table: "Table") -> Iterator[str]:
     """A table as wide as the terminal, or WIDE columns without one; its cells contain no line breaks of others."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else WIDE
+    width = None if is_shown_on_a_terminal() else WIDE
     console = Console(width=width, color_system=None, highlight=False, soft_wrap=False)
     with console.capture() as captured:
         console.print(table)

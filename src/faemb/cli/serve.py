@@ -1,11 +1,10 @@
 """The command that serves a collection: the page in the browser, and the HTTP API."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
-from faemb.cli.console import print_what_is_logged, result
+from faemb.cli.console import is_shown_on_a_terminal, print_what_is_logged, result
 from faemb.cli.options import Device, InCollection, Jobs, Store, flag, open_address, value
 
 TOKEN = "FAEMB_TOKEN"  # noqa: S105, the name of a variable
@@ -62,7 +61,7 @@ def serve(
     )
 
     def ready(address: str) -> None:
-        is_logged = secret is not None and not sys.stdout.isatty()  # who has chosen the secret knows it
+        is_logged = secret is not None and not is_shown_on_a_terminal()  # who has chosen the secret knows it
         result(f"{collection} is served at {address.partition('?')[0] if is_logged else address}")
         result("stop with Ctrl-C", at_once=True)
         if show:

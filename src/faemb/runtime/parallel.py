@@ -19,6 +19,7 @@ them. If the parent is killed, they end too.
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -68,6 +69,7 @@ _PICKED_UP = 0.001
 """Seconds between two checks whether loky has given an item to its process."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 _KILLED = "the process that worked on it was killed, perhaps for lack of memory"
+_SILENT_CLEANER = "ignore:resource_tracker"
 _STOPPING = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)}
 
 
@@ -420,6 +422,18 @@ def signals_blocked() -> Iterator[None]:
     try:
         resource_tracker.ensure_running()  # with SIGHUP blocked; the other two it ignores, but it unblocks them here
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
-        yield
+        with _warnings_of_cleaners_silenced():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _warnings_of_cleaners_silenced() -> Iterator[None]:
+    """For processes that clean up and are started in the block: they warn, after the command has ended, of what it has
+    deleted itself."""
+    sys.warnoptions.append(_SILENT_CLEANER)
+    try:
+        yield
+    finally:
+        sys.warnoptions.remove(_SILENT_CLEANER)
