@@ -20,7 +20,7 @@ import pytest
 from clusters import processes
 from faemb.errors import FaembError, InputError, LimitError, MissingExtraError
 from faemb.runtime import cluster as module
-from faemb.runtime import dask_connection, parallel
+from faemb.runtime import cluster_worker, dask_connection, parallel
 from faemb.runtime.cluster import Cluster, open_cluster
 from faemb.runtime.cluster_worker import NotSharedError, SentItem, SentTask, Versions, work
 from faemb.runtime.limits import NO_LIMITS
@@ -157,8 +157,11 @@ def dask(*workers: Any) -> Iterator[Any]:
     made = {str(number): {"cls": kind, "options": _OPTIONS} for number, kind in enumerate(workers)}
     scheduler = {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}
     start = made, {"cls": distributed.Scheduler, "options": scheduler}, made["0"]
-    with distributed.SpecCluster(*start, silence_logs=60) as cluster:
-        yield cluster
+    try:
+        with distributed.SpecCluster(*start, silence_logs=60) as cluster:
+            yield cluster
+    finally:
+        cluster_worker._stop_all()  # the processes of a worker in this process would stay for a minute
 
 
 def seen_by_this_process_only() -> Path:
