@@ -32,7 +32,7 @@ test-remote: $(VENV)/.s3-server
 
 # Dask clusters on this machine; their workers and schedulers are killed at random moments.
 test-cluster: $(VENV)/.ready
-	$(BIN)/python -m pytest -m cluster -s tests/collection tests/benchmark
+	$(BIN)/python -m pytest -m cluster -s tests/runtime tests/collection tests/benchmark
 
 # Against a real Milvus server, which listens on all interfaces: in a network namespace that holds it and the tests alone.
 test-milvus: $(VENV)/.ready build/milvus-venv/.ready

@@ -37,6 +37,7 @@ from worker_tasks import (
 )
 
 distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.cluster
 WORKERS = 2
 
 
