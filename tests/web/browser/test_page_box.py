@@ -137,6 +137,13 @@ def swipe(page: Page, *path: tuple[float, float]) -> None:
     fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
+def is_at_rest(page: Page) -> bool:
+    """A page goes on scrolling after a swipe, and a touch then stops it, and does nothing else."""
+    return bool(
+        page.evaluate("new Promise((tell) => { const y = scrollY; setTimeout(() => tell(y === scrollY), 300); })")
+    )
+
+
 def test_a_finger_scrolls_the_page_and_draws_a_box_after_a_button(phone: Page, server: str, ids: dict[str, int]):
     phone.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
     expect(phone.locator(".results .card:not(.skeleton)").first).to_be_attached()
@@ -144,6 +151,7 @@ def test_a_finger_scrolls_the_page_and_draws_a_box_after_a_button(phone: Page, s
     assert wait_until(lambda: phone.evaluate("scrollY > 50"))
     expect(phone.locator(".box-frame")).to_be_hidden()
     expect(phone).not_to_have_url(re.compile("box="))
+    assert wait_until(lambda: is_at_rest(phone))
     phone.evaluate("scrollTo(0, 0)")
     phone.get_by_role("button", name="Draw a box").tap()
     swipe(phone, (0.25, 0.25), (0.5, 0.5), (0.75, 0.75))

@@ -111,4 +111,4 @@ def test_words_of_a_collection_and_of_its_results(page: Page, server: str, ids: 
     show(page, server + VIEWS["results"], ids)
     expect(page.locator(".results .claim.unsure").last).to_have_text("Confidence")
     show(page, server + VIEWS["over-impossible"], ids)
-    expect(page.locator(".verdict")).to_have_text("Nothing is claimed: confidence 0 %")
+    expect(page.locator(".verdict")).to_have_text("Not confirmed: confidence 0 %")

@@ -1,4 +1,4 @@
-/* The answer to a query: a card for each hit, the surest first, and the line below which nothing is claimed. */
+/* The answer to a query: a card for each hit, the surest first, and a line above those that are not confirmed. */
 
 import * as api from "./api.js";
 import { bar, card, detail } from "./cards.js";
