@@ -13,7 +13,8 @@ import os
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -140,7 +141,10 @@ class RaBitQ(Backend):
         return index
 
     def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
-        return self._search(queries, count)
+        if len(queries) > 1:
+            return self._search(queries, count)
+        with _one_thread():  # faiss compares a single query in one; the others would be busy waiting
+            return self._search(queries, count)
 
 
 class HNSW(Backend):
@@ -247,6 +251,17 @@ def _padded(linear: LinearMap) -> LinearMap:
     step = -(-short // _SUBVECTORS)
     more = -short % step
     return LinearMap(np.pad(linear.matrix, ((0, more), (0, 0))), np.pad(linear.bias, (0, more)))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """faiss uses one thread in the block."""
+    before = faiss().omp_get_max_threads()
+    faiss().omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss().omp_set_num_threads(before)
 
 
 def write_index(index: Any, write: Callable[[bytes], int]) -> None:
