@@ -30,7 +30,7 @@ OLDEST = PYTHONS[0]
 WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 WITHOUT = ["-m", "not browser and not remote and not cluster and not milvus"]
 """Tests that need more than Python packages, or start servers, have targets of their own in the Makefile."""
-SERVERS = ["-m", "remote or cluster", "tests/cli", "tests/collection", "tests/benchmark"]
+SERVERS = ["-m", "remote or cluster", "tests/cli", "tests/runtime", "tests/collection", "tests/benchmark"]
 """Those that start servers from Python packages: S3 and Dask clusters, on the lowest versions; one at a time."""
 SKIPPED = (
     "torch: no run has it; PyPI's builds for CUDA are gigabytes, and CPU builds lie elsewhere (make test-torch)",
