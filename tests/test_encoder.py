@@ -1,5 +1,6 @@
 """The whole pipeline on rendered sets: every order of stages, its limits, and what comes out for odd images."""
 
+import inspect
 import itertools
 
 import numpy as np
@@ -14,7 +15,7 @@ from faemb import ITQ, VLAD, Encoder, FastFAemb, Projection, Rotation, Whitening
 from faemb.errors import FaembError, FormatError, InputError, NotFittedError
 from faemb.persistence import load, save
 from faemb.pooling import POOLINGS
-from faemb.presets import COLLECTION, PUBLISHED, VARIANTS, preset
+from faemb.presets import COLLECTION, PUBLISHED, VARIANTS, Changes, preset
 from faemb.runtime import UNKNOWN
 
 WIDTH = 12
@@ -288,6 +289,23 @@ def test_every_preset_is_a_valid_encoder(name: str, variant: str | None) -> None
 def test_an_unknown_variant_is_explained(name: str) -> None:
     with pytest.raises(InputError, match="has no variant 'original'"):
         preset(name, "original")
+
+
+def test_type_checkers_refuse_what_the_messages_refuse() -> None:
+    """Each comment is an error of mypy if it has nothing to ignore."""
+    encoder = Encoder(VLAD(4))
+    with pytest.raises(InputError, match="descriptor sets are of type int"):
+        encoder.fit(42)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="anchors are of type str"):
+        VLAD(4).with_anchors("oops")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="wrong_setting"):
+        preset("small", wrong_setting=1)  # type: ignore[call-arg]
+
+
+def test_a_preset_changes_any_setting_of_the_encoder() -> None:
+    settings = set(inspect.signature(Encoder).parameters) - {"rotation"}
+    assert set(Changes.__annotations__) == settings
+    assert preset("small", pooling="sum", seed=3).get_params()["pooling"] == "sum"
 
 
 def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> None:

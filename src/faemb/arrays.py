@@ -4,8 +4,8 @@
 does not cover: conversion between libraries and devices, and the input checks of public methods.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import array_api_compat
 import numpy as np
@@ -15,8 +15,20 @@ from faemb.errors import FaembError, InputError, MissingExtraError, reason
 Array = Any
 """An array of any library; shapes are written with jaxtyping, as in Float[Array, "N d"]."""
 
-MatrixLike = Any
-"""Input of public methods, which check it: any (rows, columns) array of numbers, or nested lists."""
+if TYPE_CHECKING:
+
+    class ArrayLike(Protocol):
+        """An array of any library, as type checkers see it."""
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def ndim(self) -> int: ...
+
+    MatrixLike = ArrayLike | Sequence[Sequence[float] | ArrayLike]
+    """Input of public methods, which check it: any (rows, columns) array of numbers, or nested lists."""
+else:
+    ArrayLike = MatrixLike = Any  # tests check types at run time; other input must reach the messages of as_float
 
 # Temporaries of about 4 MB stay near a core's cache; a GPU is faster with few, large ones.
 _CPU_BLOCK = 1 << 20

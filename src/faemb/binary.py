@@ -56,11 +56,11 @@ class ITQ(Component):
     def encode(self, x: MatrixLike) -> UInt8[Array, "B bytes"]:
         """Packed codes; the first bit is the most significant of its byte, as in np.packbits. Alias: `transform`."""
         self.require_fitted()
-        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
-        xp = namespace(x)
-        bits = (x - self._beside("mean_", x)) @ self._beside("projection_", x) > 0
-        places = like(2 ** np.arange(7, -1, -1), x, dtype=xp.uint8)
-        octets = xp.reshape(xp.astype(bits, xp.uint8), (x.shape[0], self.bits // 8, 8))
+        rows = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
+        xp = namespace(rows)
+        bits = (rows - self._beside("mean_", rows)) @ self._beside("projection_", rows) > 0
+        places = like(2 ** np.arange(7, -1, -1), rows, dtype=xp.uint8)
+        octets = xp.reshape(xp.astype(bits, xp.uint8), (rows.shape[0], self.bits // 8, 8))
         return xp.sum(octets * places, axis=2, dtype=xp.uint8)
 
     transform = encode

@@ -11,7 +11,7 @@ for VLAD and Temb, PCA to 64 for Fisher, PCA to 45 for VLAT, FAemb and F-FAemb. 
 
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -124,13 +124,31 @@ _LEAST_SAMPLE = 20_000
 """With few images, more descriptors of each are used, up to this number in all."""
 
 
+class Changes(TypedDict, total=False):
+    """Settings of the encoder that a call of `preset` may change; Encoder explains them."""
+
+    embedding: Embedding
+    projection: Projection | None
+    whitening: Whitening | None
+    pooling: str
+    tolerance: float
+    power: float
+    finishing: str
+    discard_after: int
+    keep: int | None
+    sample: int
+    whitening_rows: float
+    seed: int
+    device: str
+
+
 def preset(
     name: str,
     variant: str | None = None,
     *,
     sized_for: SetsLike | None = None,
     rotation: bool = False,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Encoder:
     """An unfitted encoder.
 
@@ -147,7 +165,8 @@ def preset(
     settings = _own(name) if name not in PUBLISHED else _published(name, chosen)
     if rotation:
         settings["rotation"] = Rotation(chosen.rotation)
-    encoder = Encoder(**{**settings, **changes})
+    settings.update(changes)
+    encoder = Encoder(**settings)
     return encoder if sized_for is None else _sized_for(as_sets(sized_for), name, encoder)
 
 

@@ -71,45 +71,48 @@ class Rotation(Component):
     def transform(self, x: MatrixLike) -> Float[Array, "B D"]:
         """Rotated vectors, of the same length."""
         self.require_fitted()
-        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
-        xp = namespace(x)
-        x = x - self._beside("mean_", x)
-        axes = self._beside("axes_", x)
+        rows = self._checked(x)
+        xp = namespace(rows)
+        centred = rows - self._beside("mean_", rows)
+        axes = self._beside("axes_", rows)
         k, dimension = axes.shape
         if k == dimension:
-            return (x @ axes.T) * self._beside("scales_", x)
-        signs = self._beside("signs_", x)
-        corner = xp.eye(k, dtype=x.dtype, device=x.device) - axes[:, :k] * signs  # Y'E
-        y_x = x[:, :k] * signs - x @ axes.T  # Y'x
+            return (centred @ axes.T) * self._beside("scales_", centred)
+        signs = self._beside("signs_", centred)
+        corner = xp.eye(k, dtype=centred.dtype, device=centred.device) - axes[:, :k] * signs  # Y'E
+        y_x = centred[:, :k] * signs - centred @ axes.T  # Y'x
         t_y_x = xp.linalg.solve(corner.T, y_x.T).T  # T'Y'x
-        head = x[:, :k] - t_y_x * signs + t_y_x @ axes[:, :k]
-        tail = x[:, k:] + t_y_x @ axes[:, k:]
-        return xp.concat([head * signs, tail], axis=1) * self._beside("scales_", x)
+        head = centred[:, :k] - t_y_x * signs + t_y_x @ axes[:, :k]
+        tail = centred[:, k:] + t_y_x @ axes[:, k:]
+        return xp.concat([head * signs, tail], axis=1) * self._beside("scales_", centred)
 
     def transposed(self, y: MatrixLike) -> Float[Array, "B D"]:
         """The adjoint of the linear part of `transform`: <transform(x) - transform(0), y> = <x, transposed(y)>."""
         self.require_fitted()
-        y = as_matrix(y, "image vectors", columns=int(self.mean_.shape[0]))
-        xp = namespace(y)
-        y, axes = y * self._beside("scales_", y), self._beside("axes_", y)
+        rows = self._checked(y)
+        xp = namespace(rows)
+        scaled, axes = rows * self._beside("scales_", rows), self._beside("axes_", rows)
         k, dimension = axes.shape
         if k == dimension:
-            return y @ axes
-        signs = self._beside("signs_", y)
-        y = xp.concat([y[:, :k] * signs, y[:, k:]], axis=1)
-        corner = xp.eye(k, dtype=y.dtype, device=y.device) - axes[:, :k] * signs  # Y'E
-        t_y_y = xp.linalg.solve(corner, (y[:, :k] * signs - y @ axes.T).T).T  # T Y'y
-        head = y[:, :k] - t_y_y * signs + t_y_y @ axes[:, :k]
-        return xp.concat([head, y[:, k:] + t_y_y @ axes[:, k:]], axis=1)
+            return scaled @ axes
+        signs = self._beside("signs_", rows)
+        scaled = xp.concat([scaled[:, :k] * signs, scaled[:, k:]], axis=1)
+        corner = xp.eye(k, dtype=scaled.dtype, device=scaled.device) - axes[:, :k] * signs  # Y'E
+        t_y_y = xp.linalg.solve(corner, (scaled[:, :k] * signs - scaled @ axes.T).T).T  # T Y'y
+        head = scaled[:, :k] - t_y_y * signs + t_y_y @ axes[:, :k]
+        return xp.concat([head, scaled[:, k:] + t_y_y @ axes[:, k:]], axis=1)
 
     def leading(self, x: MatrixLike, count: int) -> Float[Array, "B c"]:
         """The first components of `transform(x)`, much faster if all of them belong to learned axes."""
         self.require_fitted()
         if count > self.axes_.shape[0]:
             return self.transform(x)[:, :count]
-        x = as_matrix(x, "image vectors", columns=int(self.mean_.shape[0]))
-        centred = x - self._beside("mean_", x)
-        return (centred @ self._beside("axes_", x)[:count].T) * self._beside("scales_", x)[:count]
+        rows = self._checked(x)
+        centred = rows - self._beside("mean_", rows)
+        return (centred @ self._beside("axes_", rows)[:count].T) * self._beside("scales_", rows)[:count]
+
+    def _checked(self, vectors: MatrixLike) -> Float[Array, "B D"]:
+        return as_matrix(vectors, "image vectors", columns=int(self.mean_.shape[0]))
 
     def _scales(self, variances: Float[Array, " k"], dimension: int) -> Float[Array, " D"]:
         xp = namespace(variances)

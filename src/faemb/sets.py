@@ -6,19 +6,16 @@ offsets[i]:offsets[i + 1] of flat, or a single (n, d) array, which is one image.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from faemb.arrays import Array, as_float, is_array, like, namespace, require_finite, to_numpy
+from faemb.arrays import Array, ArrayLike, MatrixLike, as_float, is_array, like, namespace, require_finite, to_numpy
 from faemb.errors import InputError
 
 PORTION, PORTION_DESCRIPTORS = 256, 1 << 17
 """Largest number of images and of descriptors encoded together: enough for all cores, few enough for memory."""
-
-SetsLike = Any
-"""A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +64,13 @@ class DescriptorSets:
         rows = np.sort(np.random.default_rng(seed).choice(total, limit, replace=False))
         xp = namespace(self.flat)
         return xp.take(self.flat, like(rows, self.flat, dtype=xp.int64), axis=0)
+
+
+if TYPE_CHECKING:
+    SetsLike = DescriptorSets | ArrayLike | tuple[ArrayLike, ArrayLike | Sequence[int]] | Sequence[MatrixLike]
+    """A list of (n_i, d) arrays, (flat, offsets), one (n, d) array, or DescriptorSets."""
+else:
+    SetsLike = Any  # tests check types at run time; other input must reach the messages of as_sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +131,7 @@ def _pad(sets: DescriptorSets, images: np.ndarray) -> Batch:
     return Batch(images, xp.where(mask[..., None], x, xp.zeros_like(x)), mask)
 
 
-def _read(data: SetsLike) -> DescriptorSets:
+def _read(data: Any) -> DescriptorSets:
     if is_array(data) and data.ndim == 2:
         return DescriptorSets(as_float(data, "descriptors"), np.array([0, data.shape[0]]))
     if isinstance(data, tuple) and len(data) == 2 and _is_offsets(data[1]):

@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def test_another_suffix_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [[1.0, 2.0], [[1.0, np.nan]], [["a"]], [[1, 2], [3]], np.zeros((2, 0)), [[1j]]])
-def test_what_cannot_be_written_is_explained(path: Path, rows: object) -> None:
+def test_what_cannot_be_written_is_explained(path: Path, rows: Any) -> None:
     with pytest.raises(InputError):
         write_fvecs(path, rows)
     assert not path.exists()

@@ -51,10 +51,10 @@ class Embedding(Component, ABC):
     def with_anchors(self: E, anchors: MatrixLike) -> E:
         """Use these anchors as they are, instead of learning them."""
         self.check_settings()
-        anchors = as_matrix(anchors, "anchors")
-        if anchors.shape[0] != self.n_anchors:
-            raise InputError(f"{anchors.shape[0]} anchors were given; this {type(self).__name__} has {self.n_anchors}")
-        self.anchors_ = namespace(anchors).asarray(anchors, copy=True)
+        rows = as_matrix(anchors, "anchors")
+        if rows.shape[0] != self.n_anchors:
+            raise InputError(f"{rows.shape[0]} anchors were given; this {type(self).__name__} has {self.n_anchors}")
+        self.anchors_ = namespace(rows).asarray(rows, copy=True)
         return self
 
     def check_settings(self) -> None:
