@@ -1,20 +1,26 @@
 """The collection is changed in the browser: pictures are sent, removed and brought back; long work is cancelled."""
 
 import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from browsing import Watch, assert_accessible
 from faemb.collection import Collection
 from faemb.collection.locking import only_writer
 from faemb.demo.prints import pictures
+from faemb.web.settings import ServerSettings
 from gallery import SCRIPT
 from pictures import pixels
+from processes import PATIENCE, wait_until
+from served import serving
 
 
 def file_row(page: Page, name: str) -> Locator:
@@ -50,23 +56,43 @@ def test_pictures_are_sent_and_can_be_found(
     expect(page.locator(".query .detail").first).to_contain_text("It is in the collection itself.")
 
 
-def test_a_busy_server_is_asked_again(page: Page, watch: Watch, writable: str, tmp_path: Path):
+def test_a_busy_server_is_asked_again(page: Page, watch: Watch, own_gallery: Path, tmp_path: Path):
+    """It works on one request at a time here, and another client sends one slowly."""
     watch.expected = ("429",)
     Image.fromarray(pixels(78, (320, 240))).save(tmp_path / "busy.png")
-    answers = iter([429, 429])
+    settings = ServerSettings(own_gallery / "gallery.faemb", writable=True, most_waiting=1, jobs=1)
+    with serving(settings) as client, sent_slowly(client) as last_byte:
+        page.goto(f"{client.base_url}?view=add")
+        with page.expect_response(lambda told: told.status == 429):
+            page.get_by_label("Choose pictures").set_input_files(tmp_path / "busy.png")
+        page.get_by_role("link", name="Browse", exact=True).click()
+        last_byte.set()
+        expect(page.locator(".toast")).to_contain_text("1 picture was sent.")
+        page.get_by_role("link", name="Add", exact=True).click()
+        expect(file_row(page, "busy.png")).to_contain_text("added")
+        page.close()  # it asks the server now and then
 
-    def answer(route: Route) -> None:
-        status = next(answers, None)
-        route.continue_() if status is None else route.fulfill(status=status, headers={"Retry-After": "1"})
 
-    page.route("**/api/images", answer)
-    page.goto(f"{writable}/?view=add")
-    page.get_by_label("Choose pictures").set_input_files(tmp_path / "busy.png")
-    page.get_by_role("link", name="Browse", exact=True).click()
-    expect(page.locator(".toast")).to_contain_text("1 picture was sent.")
-    page.get_by_role("link", name="Add", exact=True).click()
-    expect(file_row(page, "busy.png")).to_contain_text("added")
-    assert next(answers, None) is None
+@contextmanager
+def sent_slowly(client: httpx.Client) -> Iterator[threading.Event]:
+    """A request whose last byte is sent when the event is set, or at the end of the block."""
+    begun, last = threading.Event(), threading.Event()
+
+    def body() -> Iterator[bytes]:
+        yield b"."
+        begun.set()
+        last.wait(PATIENCE)
+        yield b"."
+
+    sender = threading.Thread(target=lambda: client.post("/api/search", content=body()))
+    sender.start()
+    try:
+        assert begun.wait(PATIENCE)
+        assert wait_until(lambda: client.post("/api/search").status_code == 429)
+        yield last
+    finally:
+        last.set()
+        sender.join()
 
 
 def test_changes_wait_for_another_process(page: Page, watch: Watch, writable: str, own_gallery: Path, tmp_path: Path):
@@ -297,7 +323,7 @@ def test_a_folder_of_the_server_is_added(page: Page, writable: str, own_gallery:
     expect(page.locator(".toast.bad")).to_be_visible()
     field.fill(folder)
     page.get_by_role("button", name="Add its pictures").click()
-    expect(page.locator(".job").first).to_have_attribute("data-state", "done")
+    expect(page.locator(".job").first).to_have_attribute("data-state", "done", timeout=60_000)  # it may learn again
     page.goto(f"{writable}/?view=browse&name=late")
     expect(page.locator(".endless .card:not(.skeleton)")).to_have_count(1)
 

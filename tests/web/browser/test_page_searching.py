@@ -12,8 +12,9 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch
 from faemb.collection import Collection
+from faemb.web.settings import ServerSettings
 from processes import wait_until
-from served import served
+from served import served, serving
 
 _SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
   done(list.getEntries().filter((entry) => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0))
@@ -220,16 +221,16 @@ def test_a_collection_without_other_pictures_says_so(page: Page, gallery: Path, 
         expect(page.locator(".results .summary")).to_have_text("There are no pictures to search in yet.")
 
 
-def test_a_file_that_is_too_large_is_not_sent(page: Page, server: str, photograph: Path):
-    def small(route: Route) -> None:
-        told = route.fetch()
-        route.fulfill(response=told, body=re.sub('data-most-bytes="[0-9]+"', 'data-most-bytes="2000"', told.text()))
-
-    page.route(f"{server}/", small)
-    page.route("**/api/search", lambda route: route.abort())
-    page.goto(server)
-    page.get_by_label("Choose a photograph").set_input_files(photograph)
-    expect(page.get_by_role("alert")).to_have_text("left.jpg is larger than 2 KB, which is the most that may be sent.")
+def test_a_file_that_is_too_large_is_not_sent(page: Page, gallery: Path, photograph: Path):
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    with serving(ServerSettings(gallery / "gallery.faemb", most_bytes=2000, jobs=1)) as client:
+        page.goto(str(client.base_url))
+        page.get_by_label("Choose a photograph").set_input_files(photograph)
+        told = "left.jpg is larger than 2 KB, which is the most that may be sent."
+        expect(page.get_by_role("alert")).to_have_text(told)
+        page.close()  # it asks the server now and then
+    assert not any(url.endswith("/api/search") for url in asked)
 
 
 def test_start_with_a_picture_and_follow_results(page: Page, server: str, ids: dict[str, int]):
