@@ -23,7 +23,8 @@ from benchmarks.enlarged import SOURCE, Photographs, collection_of, enlarged, ph
 from benchmarks.memory import peak_memory
 from benchmarks.report import Result
 from faemb.collection import Collection
-from faemb.collection.backends import RaBitQ, faiss, mapped
+from faemb.collection.backends import RaBitQ, mapped
+from faemb.collection.index_files import faiss
 from faemb.collection.layout import Layout
 from faemb.collection.linear_maps import code_map, rotated_map
 from faemb.collection.nearest import nearest

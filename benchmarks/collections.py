@@ -24,7 +24,8 @@ from faemb.benchmark.datasets import open_dataset
 from faemb.benchmark.rows import best_seconds
 from faemb.benchmark.scoring import measured, similarities
 from faemb.collection import Collection
-from faemb.collection.backends import APPROXIMATE, faiss
+from faemb.collection.backends import APPROXIMATE
+from faemb.collection.index_files import faiss
 from faemb.collection.model import Model, new_model
 from faemb.collection.temporary import fit_model
 from faemb.features import HessianAffine

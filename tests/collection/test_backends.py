@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import reading
+from faemb.collection import backends, reading
 from faemb.collection.backends import APPROXIMATE, EXACT_UP_TO, HNSW, IVFPQ, Backend, Binary, RaBitQ, backend_for
 from faemb.collection.layout import Layout
 from faemb.collection.reading import View
@@ -32,7 +32,13 @@ def one_thread():
     faiss.omp_set_num_threads(before)
 
 
-@pytest.fixture(params=APPROXIMATE.values(), ids=list(APPROXIMATE))
+class InParts(RaBitQ):
+    """Codes in several parts, as those of large collections are."""
+
+    part_rows = 40
+
+
+@pytest.fixture(params=[*APPROXIMATE.values(), InParts], ids=[*APPROXIMATE, "rabitq-in-parts"])
 def kind(request) -> Kind:
     return request.param
 
@@ -281,6 +287,42 @@ class TestFiles:
         data = points(rng, 20)
         found = view_of(tmp_path / "gone", data).search(data, 1, kind)
         np.testing.assert_array_equal(found.rows[:, 0], np.arange(20))
+
+
+class TestParts:
+    @pytest.mark.parametrize("queries", [1, 300], ids=["one query", "many"])
+    def test_parts_find_what_one_index_finds(self, rng, queries):
+        data, asked = points(rng, 300), points(rng, queries)
+        whole, parts = (built(kind, data).candidates(asked, 25) for kind in (RaBitQ, InParts))
+        same = [len(set(some) & set(others)) for some, others in zip(parts, whole, strict=True)]
+        assert np.mean(same) >= 24.9  # what is compared in full depends on what has been found before
+
+    def test_they_are_compared_in_threads(self, rng, monkeypatch):
+        data = points(rng, 300)
+        expected = built(InParts, data).candidates(data[:1], 25)
+        monkeypatch.setattr(faiss, "omp_get_max_threads", lambda: 2)
+        monkeypatch.setattr(backends, "cores", lambda: 2)
+        np.testing.assert_array_equal(built(InParts, data).candidates(data[:1], 25), expected)
+
+    def test_one_more_begins_when_the_last_is_full(self, rng, tmp_path):
+        data = points(rng, 100)
+        index = built(InParts, data[:30])
+        for start, stop in ((30, 40), (40, 90), (90, 100)):
+            index.extend(data[start:stop])
+            index.save(tmp_path / "index")
+            index = InParts.load(tmp_path / "index", mapped=False)
+            assert index.covered == stop
+        np.testing.assert_array_equal(index.candidates(data[:5], 10), built(InParts, data).candidates(data[:5], 10))
+        assert (tmp_path / "index").read_bytes().count(b"IxPT") == 1  # the map to short vectors is stored once
+
+    def test_an_index_of_an_earlier_version_has_one_part(self, rng, tmp_path):
+        """It was larger, and is extended by further parts."""
+        data = points(rng, 120)
+        built(RaBitQ, data[:100]).save(tmp_path / "index")
+        index = InParts.load(tmp_path / "index", mapped=False)
+        index.extend(data[100:])
+        assert index.covered == 120
+        assert all(place in row for place, row in enumerate(index.candidates(data, 5)))
 
 
 # The choice

@@ -15,7 +15,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from faemb.collection import Collection, backends, gathering, writing
+from faemb.collection import Collection, gathering, index_files, writing
 from faemb.collection.backends import APPROXIMATE
 from faemb.collection.catalogue import Catalogue
 from faemb.collection.layout import Layout
@@ -447,7 +447,7 @@ def test_a_damaged_index_never_answers(folder, root, kind):
 def test_an_index_is_read_once_in_a_process(folder, root, monkeypatch):
     pytest.importorskip("faiss")
     read: list[Path] = []
-    monkeypatch.setattr(backends, "is_undamaged", recording(read.append, backends.is_undamaged))
+    monkeypatch.setattr(index_files, "is_undamaged", recording(read.append, index_files.is_undamaged))
     for _ in range(3):
         with Collection.open(folder) as collection:
             collection.search(root / "photos" / "001.png", index="hnsw")

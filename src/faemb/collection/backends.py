@@ -4,28 +4,22 @@ An index covers the first `covered` slots of one generation of a collection. It 
 short vectors or codes (linear_maps.py) is learned from a sample of the slots in use and is part of the index file. An
 index is derived data: it is written beside the collection and rebuilt whenever it is missing or damaged. Later slots
 are compared exactly, slots of removed images are skipped, and all candidates are ranked by their full vectors.
-
-A file ends with its own length and checksum, since faiss does not validate what it reads: a damaged file changes
-results, or crashes the process. Both are verified before a file is used for the first time in a process.
 """
 
-import os
-import struct
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from faemb.collection.index_files import faiss, read_indexes, require_undamaged, write_indexes
 from faemb.collection.linear_maps import LinearMap, code_map, rotated_map, short_map
 from faemb.errors import FormatError, MissingExtraError, reason
 from faemb.runtime import Progress, silent
 from faemb.runtime.ahead import picked
-from faemb.runtime.storage import replacing
+from faemb.runtime.threads import cores
 from faemb.settings import require_choice
 
 EXACT_UP_TO = 200_000
@@ -39,9 +33,6 @@ _ADDED_AT_ONCE = 16_384
 _SAMPLE, _SAMPLE_BYTES, _SAMPLE_LEAST = 20_000, 1 << 27, 2048
 """Size of the sample from which a linear map is learned: at most `_SAMPLE` rows and `_SAMPLE_BYTES` bytes, but at least
 `_SAMPLE_LEAST` rows."""
-_END = struct.Struct("<8sQI")
-"""A mark, the length of the file, and the CRC32 of all bytes before this."""
-_MARK = b"faembix2"
 
 Vectors = Float[np.ndarray, "n D"]
 
@@ -79,8 +70,11 @@ class Backend(ABC):
         """Append rows to those covered, with the same linear map; not possible if the file is memory-mapped."""
         for start in range(0, len(vectors), _ADDED_AT_ONCE):
             progress("index", start, len(vectors))
-            self._index.add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
+            self._add(np.ascontiguousarray(vectors[start : start + _ADDED_AT_ONCE]))
         progress("index", len(vectors), len(vectors))
+
+    def _add(self, rows: Vectors) -> None:
+        self._index.add(rows)
 
     @classmethod
     @abstractmethod
@@ -97,10 +91,7 @@ class Backend(ABC):
         return self._index.search(np.ascontiguousarray(queries), count, params=parameters)[1]
 
     def save(self, path: Path) -> None:
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            written = _Summed(file)
-            write_index(self._index, written.write)
-            file.write(_END.pack(_MARK, file.tell() + _END.size, written.crc))
+        write_indexes(path, [self._index])
 
     @classmethod
     def load(cls, path: Path, *, mapped: bool = True) -> "Backend":
@@ -109,14 +100,18 @@ class Backend(ABC):
         With `mapped`, the file is memory-mapped where the kind of index allows it; then it cannot be extended.
         """
         try:
-            _require_undamaged(path)
-            index = faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC if mapped else 0)
+            require_undamaged(path)
+            index, *more = cls._read(path, mapped)
         except (OSError, RuntimeError, MemoryError) as error:  # the last two are raised by faiss
             raise FormatError(f"{path} is damaged ({reason(error)})") from error
         inner = index.index if isinstance(index, faiss().IndexPreTransform) else None
         if type(faiss().downcast_index(inner)).__name__ != cls._inner:
             raise FormatError(f"{path} is an index of another kind")
-        return cls(index)
+        return cls(index, *more)
+
+    @classmethod
+    def _read(cls, path: Path, mapped: bool) -> list[Any]:
+        return [faiss().read_index(str(path), faiss().IO_FLAG_MMAP_IFC if mapped else 0)]
 
 
 class RaBitQ(Backend):
@@ -124,27 +119,73 @@ class RaBitQ(Backend):
 
     A random rotation spreads the energy evenly over the components, as the error bound assumes. Vectors are not
     centred: one image, or equal ones, would give zero residuals.
+    The codes are kept in parts: faiss compares one query with an index in one thread, so parts are compared in several.
     [GL24] Gao, Long: RaBitQ: quantizing high-dimensional vectors with a theoretical error bound, SIGMOD 2024.
     """
 
     name, _inner = "rabitq", "IndexRaBitQFastScan"
     least = 512
+    part_rows: ClassVar[int] = 1 << 17
+    """Number of codes in each part but the last."""
+
+    def __init__(self, index: Any, *later: Any) -> None:
+        super().__init__(index)
+        self._map = faiss().downcast_VectorTransform(index.chain.at(0))
+        self._parts = [faiss().downcast_index(index.index), *later]
+
+    @property
+    def covered(self) -> int:
+        return sum(int(part.ntotal) for part in self._parts)
 
     @classmethod
     def _trained(cls, sample: Vectors) -> Any:
-        lib, short = faiss(), rotated_map(sample)
-        length = len(short.matrix)
-        inner = lib.IndexRaBitQFastScan(length, lib.METRIC_INNER_PRODUCT, _BLOCK, _BITS)
-        inner.qb = _QUERY_BITS
-        index = mapped(short, inner)
-        index.train(np.concatenate([sample[:1], -sample[:1]]))  # training computes only their mean, the centre: zero
-        return index
+        short = rotated_map(sample)
+        return mapped(short, cls._empty(len(short.matrix)))
+
+    @staticmethod
+    def _empty(length: int) -> Any:
+        part = faiss().IndexRaBitQFastScan(length, faiss().METRIC_INNER_PRODUCT, _BLOCK, _BITS)
+        part.qb = _QUERY_BITS
+        # Training computes only the mean of these two vectors, the centre: zero.
+        part.train(np.outer([1, -1], np.ones(length)).astype(np.float32))
+        return part
+
+    def _add(self, rows: Vectors) -> None:
+        short = self._map.apply(rows)
+        while len(short):
+            if self._parts[-1].ntotal >= self.part_rows:
+                self._parts.append(self._empty(short.shape[1]))
+            room = self.part_rows - int(self._parts[-1].ntotal)
+            self._parts[-1].add(short[:room])
+            short = short[room:]
 
     def candidates(self, queries: Vectors, count: int) -> Int[np.ndarray, "Q c"]:
-        if len(queries) > 1:
-            return self._search(queries, count)
-        with _one_thread():  # faiss compares a single query in one; the others would be busy waiting
-            return self._search(queries, count)
+        short = self._map.apply(np.ascontiguousarray(queries))
+        found = self._compared(short, count)
+        first = np.cumsum([0, *(part.ntotal for part in self._parts[:-1])])
+        slots = np.concatenate(
+            [np.where(rows >= 0, rows + begin, -1) for (_, rows), begin in zip(found, first, strict=True)], axis=1
+        )
+        if len(self._parts) == 1:
+            return slots
+        scores = np.where(slots >= 0, np.concatenate([scores for scores, _ in found], axis=1), -np.inf)
+        best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+        return np.take_along_axis(slots, best, axis=1)
+
+    def _compared(self, short: Float[np.ndarray, "Q s"], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Scores and rows of the best in each part. Many queries are shared out by faiss, few by parts."""
+        if len(short) >= cores():
+            return [part.search(short, count) for part in self._parts]
+        threads = min(cores(), faiss().omp_get_max_threads(), len(self._parts))
+        with ThreadPoolExecutor(threads, initializer=faiss().omp_set_num_threads, initargs=(1,)) as pool:
+            return list(pool.map(lambda part: part.search(short, count), self._parts))
+
+    def save(self, path: Path) -> None:
+        write_indexes(path, [self._index, *self._parts[1:]])
+
+    @classmethod
+    def _read(cls, path: Path, mapped: bool) -> list[Any]:
+        return read_indexes(path)
 
 
 class HNSW(Backend):
@@ -253,74 +294,6 @@ def _padded(linear: LinearMap) -> LinearMap:
     return LinearMap(np.pad(linear.matrix, ((0, more), (0, 0))), np.pad(linear.bias, (0, more)))
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """faiss uses one thread in the block."""
-    before = faiss().omp_get_max_threads()
-    faiss().omp_set_num_threads(1)
-    try:
-        yield
-    finally:
-        faiss().omp_set_num_threads(before)
-
-
-def write_index(index: Any, write: Callable[[bytes], int]) -> None:
-    """Write through a Python file: faiss itself does not detect a full disk when it writes the last bytes."""
-    faiss().write_index(index, faiss().PyCallbackIOWriter(write))
-
-
-class _Summed:
-    """A file that is being written, and the CRC32 of its content so far."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.crc = file, 0
-
-    def write(self, part: bytes) -> int:
-        self.crc = zlib.crc32(part, self.crc)
-        return self._file.write(part)
-
-
-_VERIFIED: set[tuple[int, int, int, int]] = set()
-"""Device, inode, length and modification time of the index files that this process has verified."""
-
-
-def _require_undamaged(path: Path) -> None:
-    """Raise an error if a file does not match its checksum; verified once per process, unless it changes."""
-    status = path.stat()
-    identity = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-    if identity not in _VERIFIED:
-        if not is_undamaged(path):
-            raise FormatError(f"{path} is damaged, or is not an index")
-        _VERIFIED.add(identity)
-
-
-def is_undamaged(path: Path) -> bool:
-    """Whether all bytes match the checksum; true for a file that has just been deleted."""
-    try:
-        with path.open("rb") as file:
-            end, crc = _end_of(file), 0
-            if end is None:
-                return False
-            file.seek(0)
-            left = end[0] - _END.size
-            while part := file.read(min(left, 1 << 24)):
-                crc, left = zlib.crc32(part, crc), left - len(part)
-            return crc == end[1]
-    except FileNotFoundError:
-        return True
-
-
-def _end_of(file: IO[bytes]) -> tuple[int, int] | None:
-    """The stated length and checksum, if the file has that length."""
-    length = file.seek(0, os.SEEK_END)
-    file.seek(max(0, length - _END.size))
-    end = file.read()
-    if len(end) != _END.size:
-        return None
-    mark, stated, crc = _END.unpack(end)
-    return (stated, crc) if (mark, stated) == (_MARK, length) else None
-
-
 def can_be_built() -> bool:
     """Whether indexes can be built and used: faiss is an extra."""
     try:
@@ -328,11 +301,3 @@ def can_be_built() -> bool:
     except MissingExtraError:
         return False
     return True
-
-
-def faiss() -> Any:
-    try:
-        import faiss as library
-    except ImportError as error:
-        raise MissingExtraError("an index of faiss", "faiss") from error
-    return library

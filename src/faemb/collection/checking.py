@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faemb.collection.backends import is_undamaged
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.description import Encoding
 from faemb.collection.gathering import gather_again, gather_thumbnails
+from faemb.collection.index_files import is_undamaged
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
 from faemb.collection.relearning import obstacle, relearn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from faemb.collection.backends import faiss, write_index
+from faemb.collection.index_files import faiss, write_index
 from faemb.collection.parquet import is_our_parquet, pyarrow, write_parquet
 from faemb.collection.reading import Rows
 from faemb.errors import InputError
