@@ -56,8 +56,9 @@ def search(
         value(
             "NAME",
             "results: also search with each result whose verdict is 'same'; if there is none, verify 100 more "
-            "candidates. With --verify 0: average (query expansion), augmented (database-side augmentation) or scaled "
-            "(similarity minus half the mean similarity of a result to its neighbours). none: off.",
+            "candidates. With --verify 0: average (query expansion), augmented (database-side augmentation), scaled "
+            "(similarity minus half the mean similarity of a result to its neighbours) or reciprocal (re-ranking of "
+            "100 results by their mutual neighbours). none: off.",
         ),
     ] = "none",
     query_parts: Annotated[
