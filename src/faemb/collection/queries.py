@@ -1,19 +1,22 @@
 """Local features of queries, extracted in this process if they are few, otherwise in worker processes.
 
 A small image, such as a crop, may have only a few features. They are also extracted at twice its size. It then has two
-vectors: of the features as extracted from a stored image, and of both sets together.
+vectors: of the features as extracted from a stored image, and of both sets together. On request, the image is also
+described turned by 90, 180 and 270 degrees, each with a vector of its own.
 """
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from faemb.collection.packing import Rounded, rounded
-from faemb.errors import FaembError
-from faemb.features import Extractor, LocalFeatures
-from faemb.features.feature_files import FEATURES, features_of_query
-from faemb.features.image import ImageLike
+from faemb.errors import FaembError, InputError
+from faemb.features import Extractor, HessianAffine, LocalFeatures
+from faemb.features.feature_files import FEATURES, FeatureFiles, features_of_query
+from faemb.features.image import ImageLike, name_of
+from faemb.features.turning import when_turned
 from faemb.runtime.parallel import spread
 from faemb.runtime.paths_and_urls import fetched
 
@@ -32,16 +35,27 @@ class QueryFeatures:
     plain: LocalFeatures
     """As extracted from a stored image, so that an image of the collection has similarity 1 to itself."""
     features: LocalFeatures
-    """`plain`, followed by those of the enlarged image if there are few."""
+    """What is verified: `plain`, those of the enlarged image if there are few, and those of the turned image."""
+    others: tuple[LocalFeatures, ...] = ()
+    """Sets that have vectors of their own beside that of `plain`."""
+    turned: bool = False
+    """Whether the image was also described turned by 90, 180 and 270 degrees."""
 
     @classmethod
     def of(cls, plain: LocalFeatures, more: LocalFeatures) -> "QueryFeatures":
+        """With the features of the enlarged image."""
         features = plain.and_more(more)
-        return cls(plain if len(plain) else features, features)
+        return cls(plain if len(plain) else features, features, (features,) if len(more) else ())
+
+    def and_turned(self, turned: Sequence[LocalFeatures]) -> "QueryFeatures":
+        """With the features of the turned image, in the coordinates of the image."""
+        features = reduce(LocalFeatures.and_more, turned, self.features)
+        return replace(self, features=features, others=(*self.others, *turned), turned=True)
 
     @property
-    def enlarged(self) -> bool:
-        return len(self.features) > len(self.plain)
+    def sets(self) -> tuple[LocalFeatures, ...]:
+        """The sets that have a vector each."""
+        return self.plain, *self.others
 
 
 def query_features(given: LocalFeatures | QueryFeatures) -> QueryFeatures:
@@ -59,12 +73,16 @@ class Description:
     more: Rounded | None
     """Of the enlarged image."""
     box: tuple[float, ...] | None
+    turned: tuple[Rounded, ...] = ()
+    """Of the turned image."""
 
     def features(self) -> QueryFeatures:
-        plain = _selected(self.plain.features(), self.box)
-        if self.more is None:
-            return QueryFeatures(plain, plain)
-        return QueryFeatures.of(plain, _selected(self.more.features(), self.box))
+        plain = self._selected(self.plain)
+        whole = QueryFeatures(plain, plain) if self.more is None else QueryFeatures.of(plain, self._selected(self.more))
+        return whole.and_turned([self._selected(each) for each in self.turned]) if self.turned else whole
+
+    def _selected(self, found: Rounded) -> LocalFeatures:
+        return _selected(found.features(), self.box)
 
 
 @dataclass(frozen=True)
@@ -73,14 +91,21 @@ class DescribeQuery:
 
     extractor: Extractor
     box: tuple[float, ...] | None
+    turned: bool = False
 
     def __call__(self, query: tuple[int, ImageLike]) -> Description:
         image = fetched(query[1]) if isinstance(query[1], str | os.PathLike) else query[1]
         found = features_of_query(self.extractor, image)
-        enlarging = self.extractor.enlarging()
-        if enlarging is None or not is_enlarged(image, _selected(found, self.box)):
-            return Description(Rounded.of(found), None, self.box)
-        return Description(Rounded.of(found), Rounded.of(enlarging.extract(image)), self.box)
+        enlarging = self.extractor.enlarging() if is_enlarged(image, _selected(found, self.box)) else None
+        more = None if enlarging is None else Rounded.of(enlarging.extract(image))
+        return Description(Rounded.of(found), more, self.box, tuple(self._turned(image, enlarging or self.extractor)))
+
+    def _turned(self, image: ImageLike, extractor: Extractor) -> Iterator[Rounded]:
+        if not self.turned:
+            return
+        if not _has_pixels(image):
+            raise InputError(f"{name_of(image)} is a file of features, which cannot be turned; give the image itself")
+        yield from map(Rounded.of, when_turned(extractor, image))
 
 
 def _selected(features: LocalFeatures, box: tuple[float, ...] | None) -> LocalFeatures:
@@ -91,15 +116,32 @@ def is_enlarged(image: ImageLike, features: LocalFeatures) -> bool:
     """Whether features of the query are also extracted at twice its size, if its extractor can do that."""
     if len(features) >= ENOUGH_FEATURES:
         return False
-    is_image = not isinstance(image, str | os.PathLike) or not FEATURES.includes(Path(image))
-    return is_image and max(features.image_size) <= LARGEST_ENLARGED
+    return _has_pixels(image) and max(features.image_size) <= LARGEST_ENLARGED
+
+
+def _has_pixels(image: ImageLike) -> bool:
+    return not isinstance(image, str | os.PathLike) or not FEATURES.includes(Path(image))
+
+
+def _require_turning(extractor: Extractor) -> None:
+    if isinstance(extractor, FeatureFiles):
+        raise InputError("queries of this collection are files of features, which cannot be turned; leave out turned")
+    if isinstance(extractor, HessianAffine) and extractor.rotation_invariant:
+        raise InputError("features of this collection match however a picture is turned; leave out turned")
 
 
 def described(
-    queries: Sequence[ImageLike], extractor: Extractor, box: Sequence[float] | None, jobs: int | None = None
+    queries: Sequence[ImageLike],
+    extractor: Extractor,
+    box: Sequence[float] | None,
+    jobs: int | None = None,
+    *,
+    turned: bool = False,
 ) -> Iterator[tuple[int, QueryFeatures | Exception]]:
     """The number of each query with its features or the error that it raised, in order of completion."""
-    task = DescribeQuery(extractor, None if box is None else tuple(box))
+    if turned:
+        _require_turning(extractor)
+    task = DescribeQuery(extractor, None if box is None else tuple(box), turned)
     if len(queries) > _FEW:
         for (number, _), outcome in spread(task, enumerate(queries), jobs=jobs):
             yield number, outcome if isinstance(outcome, Exception) else outcome.features()

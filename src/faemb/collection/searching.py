@@ -79,6 +79,8 @@ class Wanted:
     """Search with n x n overlapping parts of the query as well; 0: with the whole query only."""
     among: frozenset[int] | None = None
     """Only images with these ids may be results; None: all images."""
+    turned: bool = False
+    """Search with each query turned by 90, 180 and 270 degrees as well."""
 
     def __post_init__(self) -> None:
         require_whole("top", self.top, 1)
@@ -88,8 +90,9 @@ class Wanted:
             raise InputError("expand needs verified results, and verify is 0; leave one of them out")
         if self.expand in BY_VECTORS and self.verify:
             raise InputError(f"expand {self.expand!r} ranks by vectors alone, and verify is {self.verify}; set it to 0")
-        if self.expand in BY_VECTORS and self.query_parts:
-            raise InputError(f"expand {self.expand!r} is for whole queries; leave query_parts out")
+        if self.expand in BY_VECTORS and (self.query_parts or self.turned):
+            given = "query_parts" if self.query_parts else "turned"
+            raise InputError(f"expand {self.expand!r} is for queries with one vector; leave {given} out")
         require_whole("query_parts", self.query_parts, 0, MOST_PER_SIDE)
         if self.least_confidence is not None:
             require_number("least_confidence", self.least_confidence, least=0, most=1)
@@ -163,7 +166,7 @@ class Searcher:
         """An answer for each query that can be read, and a sentence for each that cannot."""
         found: dict[int, _Query] = {}
         faults: list[Fault] = []
-        for number, outcome in described(images, self._reader.model.extractor, box, jobs):
+        for number, outcome in described(images, self._reader.model.extractor, box, jobs, turned=wanted.turned):
             image = images[number]
             if isinstance(outcome, QueryFeatures):
                 file = place(image) if isinstance(image, str | os.PathLike) else None
@@ -240,7 +243,7 @@ class Searcher:
     ) -> tuple[list[Hit], str]:
         """The hits by their confidence, and what is found through them; and a note on what could not be verified."""
         view, tolerant = scope.view, scope.tolerant
-        verifier = Verifier(view, view.unrelated_to(vectors), tolerant=tolerant)
+        verifier = Verifier(view, view.unrelated_to(vectors), tolerant=tolerant, turned=query.local.turned)
         judged = _by_confidence(verifier, query, hits, wanted)
         if wanted.expand != "results":
             return judged, verifier.note
@@ -347,17 +350,19 @@ class Searcher:
 
 
 def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:
-    """Vectors of each query, of its parts, and with the enlarged image's features if any query has them."""
+    """Vectors of each query, of its parts, and of its other sets; a query with fewer of these repeats its own."""
     vectors = model.encode_with_parts([query.local.plain for query in queries], per_side)
-    if not any(query.local.enlarged for query in queries):
+    most = max((len(query.local.others) for query in queries), default=0)
+    if not most:
         return vectors
-    enlarged = model.encode([query.features.descriptors for query in queries])
-    return np.concatenate([vectors, enlarged[:, None]], axis=1)
+    sets = [[*query.local.others, *[query.local.plain] * most][:most] for query in queries]
+    others = model.encode([features.descriptors for several in sets for features in several])
+    return np.concatenate([vectors, others.reshape(len(queries), most, -1)], axis=1)
 
 
 def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: Wanted) -> Float[np.ndarray, "W D"]:
     """The vectors of a query without those that only other queries of the same call have."""
-    return vectors if query.local.enlarged else vectors[: vectors_per_image(wanted.query_parts)]
+    return vectors[: vectors_per_image(wanted.query_parts) + len(query.local.others)]
 
 
 def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
