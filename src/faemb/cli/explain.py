@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.options import Box, Device, InCollection, Output, PageOptions, images_argument, opened, value
+from faemb.cli.options import Box, Device, InCollection, Output, PageOptions, Turned, images_argument, opened, value
 
 if TYPE_CHECKING:
     from faemb.collection import Explanation
@@ -21,6 +21,7 @@ def explain(
         Path | None, value("FILE", "Also draw both images with lines between what matches: .png, .jpg or .webp.")
     ] = None,
     box: Box = None,
+    turned: Turned = False,
     page: PageOptions,
     device: Device = "cpu",
     output: Output,
@@ -41,7 +42,7 @@ def explain(
         require_picture(out, overwrite=page.overwrite)
     region = parse_box(box) if box is not None else None
     with opened(collection, device=device) as photos:
-        found = photos.explain(query, result, box=region)
+        found = photos.explain(query, result, box=region, turned=turned)
     if out is not None:
         save_picture(out, draw_evidence(found), overwrite=page.overwrite)
     page.save(lambda: evidence_page(found, title=f"{query.name} and {result.name}"))

@@ -98,6 +98,10 @@ Exclude = Annotated[
     ),
 ]
 Box = Annotated[str | None, value("BOX", "Use only the features in this region, in pixels: x1,y1,x2,y2.")]
+Turned = Annotated[
+    bool,
+    flag("Also use the query turned by 90, 180 and 270 degrees: finds what lies on its side.", "--turned"),
+]
 Variant = Annotated[str | None, value("NAME", "Variant of a published preset: paper (if not given) or released.")]
 PUBLISHED = (
     "vlad-64, vlad-128, fisher-64, fisher-128, temb-64, temb-128, vlat-8, vlat-16, vlat-32, faemb-8, faemb-16, "

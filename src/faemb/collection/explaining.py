@@ -19,6 +19,7 @@ from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
 from faemb.collection.results import shown_by_both, verdict
 from faemb.collection.thumbnails import Thumbnails
+from faemb.collection.verifying import turn_of
 from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import picture_of
@@ -90,9 +91,11 @@ class Explainer:
     def __init__(self, reader: Reader, thumbnails: Thumbnails) -> None:
         self._reader, self._thumbnails = reader, thumbnails
 
-    def explain(self, query: ImageLike, result: ImageLike, box: Sequence[float] | None) -> Explanation:
+    def explain(
+        self, query: ImageLike, result: ImageLike, box: Sequence[float] | None, *, turned: bool = False
+    ) -> Explanation:
         self._reader.require_fitted()
-        local = self._features_of(query, box)
+        local = self._features_of(query, box, turned=turned)
         features = local.features
         _require_features(features, name_of(query), box)
         notes: list[str] = []
@@ -144,10 +147,9 @@ class Explainer:
             found, stored = self._outside(view, result, notes)
         else:
             found, stored = self._inside(view, entry, notes, tolerant, pictures)
-        sets = [local.plain, local.features] if local.enlarged else [local.plain]
-        vectors = view.model.encode([features.descriptors for features in sets])
-        similarity, nearest, vector = _nearest(vectors, sets, stored)
-        turn, keeps = view.model.extractor.largest_turn, entry is not None and view.keeps_features
+        vectors = view.model.encode([features.descriptors for features in local.sets])
+        similarity, nearest, vector = _nearest(vectors, local.sets, stored)
+        turn, keeps = turn_of(view, turned=local.turned), entry is not None and view.keeps_features
         judge = Judge(view.unrelated_to(vectors), turn, view.model.confidence, keeps=keeps)
         judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
         confidence = judgement.confidence
@@ -243,8 +245,10 @@ class Explainer:
         vectors = view.model.encode_with_parts([features], view.model.parts)[0]
         return Compared(name, features, size, picture, _file(result)), vectors
 
-    def _features_of(self, image: ImageLike, box: Sequence[float] | None) -> QueryFeatures:
-        ((_, outcome),) = described([image], self._reader.model.extractor, box)
+    def _features_of(
+        self, image: ImageLike, box: Sequence[float] | None, *, turned: bool = False
+    ) -> QueryFeatures:
+        ((_, outcome),) = described([image], self._reader.model.extractor, box, turned=turned)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
