@@ -1,4 +1,4 @@
-"""Commands on an existing collection: search, duplicates, remove, relocate, info, check, export."""
+"""Commands on an existing collection: search, duplicates, remove, relocate, info, check, export, copy."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
