@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -133,3 +134,34 @@ def improbability_by_the_book(agreeing: int, of: int, chance: float) -> float:
     """Minus the logarithm of the probability that at least so many of independent matches agree by chance."""
     terms = (math.comb(of, k) * chance**k * (1 - chance) ** (of - k) for k in range(agreeing, of + 1))
     return -math.log(math.fsum(terms))
+
+
+def reciprocal_by_the_book(
+    similar: Sequence[Sequence[float]], k1: int = 4, k2: int = 2, own: float = 0.3
+) -> list[float]:
+    """Zhong et al. 2017: similarities of the first image to each of the others, re-ranked with sets of neighbours."""
+    images = range(len(similar))
+
+    def nearest(p: int, k: int) -> list[int]:
+        """The image itself and its k nearest [Eq. 2], as the authors count."""
+        return [p, *sorted((g for g in images if g != p), key=lambda g: -similar[p][g])[:k]]
+
+    def mutual(p: int, k: int) -> set[int]:  # [Eq. 3]
+        return {g for g in nearest(p, k) if p in nearest(g, k)}
+
+    def expanded(p: int) -> set[int]:  # [Eq. 4]
+        known = mutual(p, k1)
+        closest = [mutual(g, k1 // 2) for g in known]
+        return known.union(*(each for each in closest if len(known & each) >= 2 / 3 * len(each) - 1e-9))
+
+    def neighbourhood(p: int) -> list[float]:
+        weights = [math.exp(similar[p][g] - 1) if g in expanded(p) else 0.0 for g in images]  # [Eq. 7]
+        return [weight / sum(weights) for weight in weights]
+
+    sharp = [neighbourhood(p) for p in images]
+    smooth = [[float(np.mean([sharp[n][g] for n in nearest(p, k2 - 1)])) for g in images] for p in images]  # [Eq. 11]
+    overlaps = [
+        sum(map(min, smooth[0], other)) / sum(map(max, smooth[0], other))  # [Eq. 10]
+        for other in smooth[1:]
+    ]
+    return [own * s + (1 - own) * overlap for s, overlap in zip(similar[0][1:], overlaps, strict=True)]  # [Eq. 12]

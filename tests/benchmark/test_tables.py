@@ -36,6 +36,7 @@ from faemb.rerank.expansion import LIMIT
 from faemb.runtime.parallel import spread
 from pictures import blank, pictures, pixels
 from recording import recording
+from reference import reciprocal_by_the_book
 from rendered import mean_ap_by_hand, rendered, tiny
 from small_datasets import OXFORD, OXFORD_IMAGES, write_images, write_oxford, write_table
 
@@ -469,6 +470,12 @@ def by_the_book(how: str, query: np.ndarray, images: np.ndarray, removed: int) -
         return images @ mean(query, removed)
     if how == "augmented":
         return np.array([mean(image, number) @ query for number, image in enumerate(images)])
+    if how == "reciprocal":
+        order = near(query, len(images))
+        vectors = [query, *images[order]]
+        found = np.zeros(len(images))
+        found[order] = reciprocal_by_the_book([[a @ b for b in vectors] for a in vectors])
+        return found
     return np.array(
         [
             image @ query - np.mean([image @ images[n] for n in near(image, 10, number)]) / 2
@@ -531,13 +538,13 @@ class TestRerank:
         assert min(measures[VERIFYING], measures[EXPANDING]) > 0
         assert row.key(bench) != self.row(4).key(bench)
 
-    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled", "reciprocal"])
     def test_rows_expanded_by_vectors(self, bench, how):
         row = Reranked({}, tiny(preset("small")), by_vectors=how)
         assert row.answer(bench).measures[EXPANDING] > 0
         assert row.key(bench) != self.row(0).key(bench)
 
-    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled", "reciprocal"])
     def test_rows_expanded_by_vectors_are_ranked_as_a_search_ranks(self, bench, how, monkeypatch):
         """The similarity of every image, from the formula, where the query's own image is in no neighbourhood."""
         seen: list[np.ndarray] = []

@@ -16,6 +16,7 @@ from faemb.collection import Collection, Hit, Model
 from faemb.errors import InputError
 from faemb.features import HessianAffine
 from pictures import pictures, pixels
+from reference import reciprocal_by_the_book
 from small_collections import damage_vector, new_tiny_model
 
 SCENE = pixels(77, (560, 160))
@@ -122,7 +123,9 @@ def test_an_image_whose_vector_is_damaged_is_not_found_through_another(scene, tm
 
 
 def test_an_unknown_way_is_refused(views, scene):
-    with pytest.raises(InputError, match="expand is 'more'; expected one of none, results, average, augmented, scaled"):
+    with pytest.raises(
+        InputError, match="expand is 'more'; expected one of none, results, average, augmented, scaled, reciprocal"
+    ):
         views.search(scene / "photos" / "left.png", expand="more")
 
 
@@ -172,6 +175,10 @@ class TestByVectors:
             return {name: similar(self.mean(vectors, self.QUERY), vector) for name, vector in vectors.items()}
         if how == "augmented":
             found = {name: similar(query, self.mean(vectors, name)) for name in vectors}
+        elif how == "reciprocal":
+            names = [self.QUERY, *self.near(vectors, self.QUERY, 100)]
+            mixed = reciprocal_by_the_book([[similar(vectors[a], vectors[b]) for b in names] for a in names])
+            found = dict(zip(names[1:], mixed, strict=True))
         else:
             found = {
                 name: similar(query, own)
@@ -180,7 +187,7 @@ class TestByVectors:
             }
         return found | {self.QUERY: 1.0}
 
-    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled", "reciprocal"])
     @pytest.mark.parametrize("index", ["exact", "rabitq"])
     def test_similarities_are_those_of_the_formula(self, views, scene, how, index):
         found = hits_of(views, scene / "photos" / self.QUERY, verify=0, expand=how, index=index)
@@ -190,7 +197,7 @@ class TestByVectors:
         assert scores == sorted(scores, reverse=True)
         assert all(hit.confidence is None for hit in found.values())
 
-    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled", "reciprocal"])
     def test_few_images_and_no_features(self, scene, tmp_path, how):
         with Collection.open(scene / "scene.faemb") as source:
             model = source.model
@@ -202,7 +209,20 @@ class TestByVectors:
             assert next(iter(found)) == "middle.png"
             assert len(found) == 2
 
-    @pytest.mark.parametrize("how", ["average", "augmented", "scaled"])
+    def test_mutual_neighbours_are_those_of_the_first_hundred_alone(self, views, scene, monkeypatch):
+        vectors = self.vectors(views)
+        first, *names = [self.QUERY, *self.near(vectors, self.QUERY, 100)]
+        mixed = reciprocal_by_the_book(
+            [[similar(vectors[a], vectors[b]) for b in (first, *names[:4])] for a in (first, *names[:4])]
+        )
+        expected = dict(zip(names, mixed, strict=False))
+        expected |= {name: 0.3 * similar(vectors[first], vectors[name]) for name in names[4:]}
+        monkeypatch.setattr("faemb.collection.expanding.RANKED", 4)
+        found = hits_of(views, scene / "photos" / self.QUERY, verify=0, expand="reciprocal")
+        assert {name: hit.similarity for name, hit in found.items()} == pytest.approx(expected | {first: 1.0}, abs=3e-5)
+        assert list(found)[:5] == [first, *sorted(names[:4], key=lambda name: -expected[name])]
+
+    @pytest.mark.parametrize("how", ["average", "augmented", "scaled", "reciprocal"])
     @pytest.mark.parametrize("number", [-1e30, 1000.0, 8.3e36, np.nan])
     @pytest.mark.parametrize("name", ["middle.png", "003.png"])
     def test_a_damaged_vector_changes_no_other_similarity(self, scene, tmp_path, how, number, name):

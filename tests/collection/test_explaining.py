@@ -1,6 +1,7 @@
 """Explanations: what matches, where it lies in both images, and what happens where something is missing."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,7 +12,7 @@ import pytest
 from faemb import Encoder, FastFAemb, FeatureFiles, Projection, Whitening
 from faemb.collection import Collection, Model, gathering
 from faemb.errors import InputError
-from faemb.features import HessianAffine
+from faemb.features import HessianAffine, LocalFeatures
 from faemb.rerank import judging, mapped
 from pictures import blank, pixels
 from small_collections import damage_vector, make_features, new_tiny_model
@@ -225,6 +226,26 @@ class TestWhatIsMissing:
             "features of this extractor have no geometry to verify",
             "confidence is that of the vectors alone",
         )
+
+    def test_descriptors_without_geometry(self, here):
+        result = here / "photos" / "3.png"
+        with Collection.open(here / "kept.faemb") as photos:
+            described = photos.features(result)
+            bare = replace(described, frames=np.full_like(described.frames, np.nan))
+            found = photos.explain_features(bare, result)
+        assert found.verification is None
+        assert found.notes == (
+            "descriptors without geometry cannot be compared",
+            "confidence is that of the vectors alone",
+        )
+
+    @pytest.mark.parametrize("box", [None, (0, 0, 20, 20)])
+    def test_a_query_that_is_described_already_and_has_no_features(self, here, box):
+        result = here / "photos" / "3.png"
+        where, cure = (" in the box", " or another box") if box else ("", "")
+        words = f"the query has no local features{where}, so there is nothing to explain; give a larger picture{cure}"
+        with Collection.open(here / "kept.faemb") as photos, pytest.raises(InputError, match=f"^{words}$"):
+            photos.explain_features(LocalFeatures.none(128, (20, 20)), result, box=box)
 
     def test_damaged_features(self, here, monkeypatch):
         query, result = photograph(here / "query.png", 3), here / "photos" / "3.png"

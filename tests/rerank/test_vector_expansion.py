@@ -1,8 +1,11 @@
 """Expansion by vectors alone: the formulas, one vector at a time."""
 
 import numpy as np
+import pytest
 
-from faemb.rerank.vector_expansion import averaged, scaled
+from faemb.normalise import unit_length
+from faemb.rerank.vector_expansion import averaged, reciprocal, scaled
+from reference import reciprocal_by_the_book
 
 
 def unit(vector):
@@ -27,6 +30,42 @@ def test_half_of_the_mean_similarity_to_its_nearest_is_subtracted():
     np.testing.assert_allclose(found, [0.35, 0.35, 0.3])
 
 
+class TestMutualNeighbours:
+    def similar(self, vectors):
+        return np.round(vectors @ vectors.T, 5)
+
+    def compared(self, similar):
+        found = reciprocal(similar[0, 1:], similar[1:, 1:])
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, reciprocal_by_the_book(similar.tolist()), rtol=1e-6)
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 30])
+    def test_sets_one_image_at_a_time(self, rng, count):
+        """Also with fewer images than neighbours."""
+        things = rng.standard_normal((4, 8))
+        for _ in range(20):
+            self.compared(
+                self.similar(unit_length(things[rng.integers(0, 4, count)] + rng.standard_normal((count, 8))))
+            )
+
+    def test_copies_are_equally_similar(self, rng):
+        vectors = unit_length(rng.standard_normal((9, 8)))
+        vectors[4:7] = vectors[3]
+        self.compared(self.similar(vectors))
+        self.compared(np.ones((9, 9)))
+
+    def test_an_image_among_the_neighbours_of_the_query_is_raised(self):
+        """The fifth is nearer to the query than three of its group, but belongs to another one."""
+        near = np.full((11, 11), 0.1)
+        near[:5, :5] = 0.5
+        near[5:, 5:] = 0.9
+        near[0, [1, 5]] = near[[1, 5], 0] = 0.6, 0.55
+        np.fill_diagonal(near, 1)
+        found = reciprocal(near[0, 1:], near[1:, 1:])
+        assert min(found[:4]) > max(found[4:])
+
+
 def test_no_images():
+    assert reciprocal(np.empty(0), np.empty((0, 0))).shape == (0,)
     assert scaled(np.empty(0), np.empty((0, 2))).shape == (0,)
     assert averaged(np.empty((0, 4)), np.empty((0, 2, 4)), np.empty((0, 2))).shape == (0, 4)

@@ -19,7 +19,7 @@ from faemb.evaluation import ranked
 from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Unrelated, sample_of
 from faemb.rerank.expansion import FURTHER, NEIGHBOURS, seeds, through
-from faemb.rerank.vector_expansion import BY_VECTORS, RANKED, averaged, scaled
+from faemb.rerank.vector_expansion import BY_VECTORS, RANKED, averaged, reciprocal, scaled
 
 SEARCHING, EXPANDING, VERIFYING = "ms to search", "ms to expand", "ms to verify"
 """Milliseconds per query."""
@@ -100,16 +100,8 @@ class Reranked(Retrieval):
                 wider = averaged(vector[None], vectors.images[near][None], scores[number, near][None])
                 found[number] = similarities(wider, vectors.images)[0]
                 continue
-            similar = similarities(vectors.images[order], vectors.images)
-            similar[np.arange(len(order)), order] = -np.inf
-            if not bench.dataset.query_stays:
-                similar[:, query.number] = -np.inf
-            near = np.argsort(-similar, axis=1, kind="stable")[:, :count]
-            similar = np.take_along_axis(similar, near, 1)
-            if self.by_vectors == "scaled":
-                changed = scaled(scores[number, order], similar)
-            else:
-                changed = averaged(vectors.images[order], vectors.images[near], similar) @ vector
+            removed = None if bench.dataset.query_stays else query.number
+            changed = _by_neighbours(self.by_vectors, scores[number, order], vectors.images, order, vector, removed)
             found[number, order] = changed - changed.min() + _ABOVE
         return found
 
@@ -118,6 +110,27 @@ class Reranked(Retrieval):
         order = ranked(scores)
         order = order[np.isfinite(scores[order])]
         return order[bench.dataset.query_stays | (order != query.number)]
+
+
+def _by_neighbours(
+    how: str,
+    similar: Float[np.ndarray, " k"],
+    images: Float[np.ndarray, "N D"],
+    order: np.ndarray,
+    query: Float[np.ndarray, " D"],
+    removed: int | None,
+) -> Float[np.ndarray, " k"]:
+    """Expanded similarities of a query to the images in `order`; the image `removed` is nobody's neighbour."""
+    own = images[order]
+    if how == "reciprocal":
+        return reciprocal(similar, similarities(own, own))
+    others = similarities(own, images)
+    others[np.arange(len(order)), order] = -np.inf
+    if removed is not None:
+        others[:, removed] = -np.inf
+    near = np.argsort(-others, axis=1, kind="stable")[:, : BY_VECTORS[how]]
+    others = np.take_along_axis(others, near, 1)
+    return scaled(similar, others) if how == "scaled" else averaged(own, images[near], others) @ query
 
 
 def _judged(

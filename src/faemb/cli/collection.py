@@ -64,8 +64,9 @@ def search(
         value(
             "NAME",
             "results: also search with each result whose verdict is 'same'; if there is none, verify 100 more "
-            "candidates. With --verify 0: average (query expansion), augmented (database-side augmentation) or scaled "
-            "(similarity minus half the mean similarity of a result to its neighbours). none: off.",
+            "candidates. With --verify 0: average (query expansion), augmented (database-side augmentation), scaled "
+            "(similarity minus half the mean similarity of a result to its neighbours) or reciprocal (re-ranking of "
+            "100 results by their mutual neighbours). none: off.",
         ),
     ] = "none",
     query_parts: Annotated[
@@ -153,7 +154,8 @@ def duplicates(
     """List groups of copies of one picture, and which image of each to keep; no file is changed.
 
     Copies are resized, cropped, turned by a few degrees, encoded again, in other colours, or have a caption or a
-    watermark. With --same-thing, a group may hold different photographs of one thing: look before you delete.
+    watermark. With --same-thing, a group may hold different photographs of one thing. It is a chain: each image shows
+    the same as another one of it, but two of them may share nothing. Look before you delete.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Entry
@@ -14,7 +14,7 @@ from faemb.collection.results import Hit
 from faemb.collection.sound import SoundSearch
 from faemb.collection.verifying import Verifier
 from faemb.rerank.expansion import NEIGHBOURS, seeds, through
-from faemb.rerank.vector_expansion import BY_VECTORS, averaged, scaled
+from faemb.rerank.vector_expansion import BY_VECTORS, RANKED, averaged, reciprocal, scaled, with_overlap
 from faemb.runtime.ahead import picked
 
 Make = Callable[[Sequence[Entry], Sequence[float]], list[Hit]]
@@ -104,16 +104,29 @@ def _compared(
 ) -> Float[np.ndarray, " k"]:
     """Expanded similarities of a query to the images found for it; copies of the query keep theirs, and stay first."""
     rows, similar = (each[number][found.rows[number] >= 0] for each in (found.rows, found.scores))
+    copy = similar >= _COPY
+    if how == "reciprocal":
+        changed = similar.copy()
+        changed[~copy] = _by_reciprocal(sound.view, rows[~copy], similar[~copy])
+        return np.round(changed, DECIMALS)
     own = picked(sound.view.vectors, sound.view.slots[rows])
     wide = sound.search(own, BY_VECTORS[how] + 2, kind)  # each finds itself, and perhaps the query
-    copies = rows[similar >= _COPY]
-    left_out = (wide.rows == rows[:, None]) | np.isin(wide.rows, copies)
+    left_out = (wide.rows == rows[:, None]) | np.isin(wide.rows, rows[copy])
     near = Neighbours(np.where(left_out, -np.inf, wide.scores), np.where(left_out, -1, wide.rows))
     if how == "scaled":
         changed = scaled(similar, _first(near, BY_VECTORS[how]).scores)
     else:
         changed = _with_near(sound.view, own, _first(near, BY_VECTORS[how])) @ query
-    return np.where(similar >= _COPY, similar, np.round(changed, DECIMALS))
+    return np.where(copy, similar, np.round(changed, DECIMALS))
+
+
+def _by_reciprocal(
+    view: View, rows: Int[np.ndarray, " k"], similar: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """The first images by their mutual neighbours; the others keep their order behind them."""
+    own = picked(view.vectors, view.slots[rows[:RANKED]])
+    first = reciprocal(similar[:RANKED], np.round(own @ own.T, DECIMALS))  # so that copies are equally similar
+    return np.concatenate([first, with_overlap(similar[RANKED:], 0)])
 
 
 def _with_near(view: View, vectors: Float[np.ndarray, "k D"], near: Neighbours) -> Float[np.ndarray, "k D"]:

@@ -94,12 +94,7 @@ class Explainer:
         self._reader.require_fitted()
         local = self._features_of(query, box)
         features = local.features
-        if not len(features):
-            where, cure = ("", "") if box is None else (" in the box", " or another box")
-            raise InputError(
-                f"{name_of(query)} has no local features{where}, so there is nothing to explain; "
-                f"give a larger picture{cure}"
-            )
+        _require_features(features, name_of(query), box)
         notes: list[str] = []
         picture, size = self._picture(query, features, "query", notes)
         asked = Compared(name_of(query), features, size, picture, _file(query))
@@ -114,6 +109,7 @@ class Explainer:
         if self._entry(result) is None:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
         features = query.features
+        _require_features(features, "the query" if file is None else str(file), box)
         asked = Compared("" if file is None else str(file), features, features.image_size, None, file)
         return self._explained(asked, query, result, None if box is None else Box(*box), [], pictures=False)
 
@@ -162,8 +158,10 @@ class Explainer:
         if judgement.verification is None:
             asked = replace(asked, features=nearest)
             parts = shares(view.model.encoder_, nearest.descriptors, vector)
-            if found.features is not None:
+            if found.features is not None and turn is None:
                 notes.append("features of this extractor have no geometry to verify")
+            elif found.features is not None:
+                notes.append("descriptors without geometry cannot be compared")
             notes.append("confidence is that of the vectors alone")
         return Explanation(asked, found, similarity, confidence, judgement.verification, parts, box, tuple(notes))
 
@@ -261,6 +259,15 @@ class Explainer:
             return None, features.image_size
         picture = as_image(shown, LARGEST_PICTURE)
         return picture, features.image_size if any(features.image_size) else picture.size
+
+
+def _require_features(features: LocalFeatures, name: str, box: Sequence[float] | None) -> None:
+    if len(features):
+        return
+    where, cure = ("", "") if box is None else (" in the box", " or another box")
+    raise InputError(
+        f"{name} has no local features{where}, so there is nothing to explain; give a larger picture{cure}"
+    )
 
 
 def _nearest(

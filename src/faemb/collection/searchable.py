@@ -118,8 +118,8 @@ class SearchableCollection:
         show the same thing; 0 ranks by similarity alone.
         With `expand="results"`, results whose verdict is "same" are used as queries too; hits found so have `through`
         and a confidence of at most 0.6. If there is no such result, 100 more candidates are verified. With `verify=0`,
-        "average" is query expansion, "augmented" database-side augmentation, and "scaled" subtracts half the mean
-        similarity of each image to its neighbours.
+        "average" is query expansion, "augmented" database-side augmentation, "scaled" subtracts half the mean
+        similarity of each image to its neighbours, and "reciprocal" re-ranks 100 images by their mutual neighbours.
         With `box` (x1, y1, x2, y2), only this region of each query is used; with `threshold` or `least_confidence`,
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself` it is returned in addition to `top` hits.

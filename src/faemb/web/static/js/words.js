@@ -178,7 +178,7 @@ export const words = {
     copies: "Copies",
     copiesWhy: "Made from one picture: resized, cropped, with a caption, in other colours.",
     same: "The same thing",
-    sameWhy: "Also different photographs of one object or scene: look before you remove one.",
+    sameWhy: "Different photographs too, in chains: two of a group may share nothing. Look before you remove one.",
     mirrored: "Mirrored copies too",
     total: (count) => counted(count, "group"),
     none: "No groups were found.",
