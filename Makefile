@@ -22,7 +22,7 @@ test-torch: $(VENV)/.ready
 # The server, then its page in Debian's Chromium, which is installed if it is missing; screenshots in build/screenshots.
 # Not in one process: while Playwright runs, its event loop does too, and no other can be started.
 test-web: $(VENV)/.browser
-	command -v chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get install --yes --no-install-recommends chromium; }
+	command -v chromium || { $(AS_ROOT) apt-get update && $(AS_ROOT) apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends chromium; }
 	$(PYTEST) -m "web and not browser and not milvus"
 	$(PYTEST) -m browser
 

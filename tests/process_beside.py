@@ -341,7 +341,7 @@ def serve_uploads(say: Callable[[str], None], folder: str, pictures: str, until:
     sys.setprofile(None)
     import socket
 
-    from faemb.runtime.parallel import Workers
+    from faemb.runtime.worker_processes import Workers
     from faemb.web.app import create_app
     from faemb.web.server import Server
     from faemb.web.settings import ServerSettings

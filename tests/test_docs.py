@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import faemb
-from faemb.collection.catalogue import VERSION
+from faemb.collection.schema import VERSION
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -11,7 +11,7 @@ import pytest
 from faemb import Collection, Encoder, Extractor, persistence, read_features
 from faemb.benchmark.run import VERSION as RUN
 from faemb.benchmark.run import Run
-from faemb.collection.catalogue import VERSION as COLLECTION
+from faemb.collection.schema import VERSION as COLLECTION
 from faemb.persistence import VERSION as MODEL
 from golden_components import computed, defaults
 from made_up_runs import run

@@ -1,12 +1,14 @@
 """Run the test suite on every supported Python and on the lowest allowed versions of all dependencies.
 
-    python tools/release_check.py [PART_OF_TESTS ...]
+    python tools/release_check.py [--only ENVIRONMENT] [PART_OF_TESTS ...]
 
-Each run has a fresh virtual environment under build/release-check and prints the versions it ran on. The check fails if
-an interpreter is not on this machine, unless ALLOW_MISSING=1 is set. The file summary.txt there holds the outcomes, and
-what was not covered.
+An environment is named python3.12, for example, or python3.11-lowest; all are run if none is chosen. Each is a fresh
+virtual environment under build/release-check, and prints the versions it ran on. The check fails if an interpreter is
+not on this machine, unless ALLOW_MISSING=1 is set. The file summary.txt there holds the outcomes, and what was not
+covered.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -108,16 +110,24 @@ def summary(outcomes: dict[str, str], tests: list[str]) -> str:
     return "".join(f"{line}\n" for line in [*lines, "not covered:", *(f"  {line}" for line in SKIPPED)])
 
 
-def main(tests: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    environments = {f"python{version}": (version, False) for version in PYTHONS}
+    environments[f"python{OLDEST}-lowest"] = (OLDEST, True)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", choices=environments, action="append", default=[])
+    parser.add_argument("tests", nargs="*")
+    asked = parser.parse_args(arguments)
+    chosen = asked.only or list(environments)
     PLACE.mkdir(parents=True, exist_ok=True)
-    outcomes = {f"python{version}": check(version, f"python{version}", tests, lowest=False) for version in PYTHONS}
-    name = f"python{OLDEST}-lowest"
-    outcomes[name] = check(OLDEST, name, tests, lowest=True)
-    text = summary(outcomes, tests)
+    outcomes = {name: "not chosen" for name in environments if name not in chosen}
+    for name in chosen:
+        version, lowest = environments[name]
+        outcomes[name] = check(version, name, asked.tests, lowest=lowest)
+    text = summary(outcomes, asked.tests)
     (PLACE / "summary.txt").write_text(text, encoding="utf-8")
     print(f"\n{text}", end="")
     accepted = ("passed", "not run") if os.environ.get("ALLOW_MISSING") == "1" else ("passed",)
-    return 0 if all(outcome.startswith(accepted) for outcome in outcomes.values()) else 1
+    return 0 if all(outcomes[name].startswith(accepted) for name in chosen) else 1
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import pytest
 from faemb.benchmark.tables import TABLES
 from faemb.cli.reference import commands
 from faemb.collection.backends import BACKENDS
-from faemb.collection.collection import DEFAULT_TOP
 from faemb.collection.duplicates import LONG, THRESHOLD, THRESHOLD_OF_SHORT
 from faemb.collection.export import FORMATS
 from faemb.collection.model import FEATURES
+from faemb.collection.searchable import DEFAULT_TOP
 from faemb.features import DETECTORS, HessianAffine
 from faemb.features.files.formats import FORMATS as FEATURE_FILES
 from faemb.presets import NAMES, PUBLISHED, VARIANTS

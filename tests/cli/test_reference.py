@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from faemb.cli.collection import _hit_as_json
 from faemb.cli.reference import commands, render
+from faemb.cli.results_as_text import hit_as_json
 from faemb.collection import Answer, Hit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
@@ -24,5 +24,5 @@ def test_every_command_has_a_section_with_an_example() -> None:
 def test_all_values_of_a_hit_are_described() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     hit = Hit(Path("a.jpg"), 0.5)
-    for name in _hit_as_json(Answer("query.jpg", 100, [hit]), hit):
+    for name in hit_as_json(Answer("query.jpg", 100, [hit]), hit):
         assert f"`{name}`" in text

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from faemb.collection import catalogue as module
-from faemb.collection.catalogue import FORMAT, VERSION, Catalogue, Recorded, Seen
+from faemb.collection import transactions
+from faemb.collection.catalogue import Catalogue, Recorded
 from faemb.collection.collection import Collection
 from faemb.collection.facts import Freed
+from faemb.collection.other_files import Seen
+from faemb.collection.schema import FORMAT, SCHEMA, VERSION
 from faemb.errors import FaembError, FormatError, InputError
 
 ABOUT = {
@@ -78,7 +81,7 @@ class TestCreation:
     def test_it_is_there_completely_or_not_at_all(self, file, monkeypatch, fails):
         about: dict[str, Any] = dict(ABOUT)
         if fails == "schema":
-            monkeypatch.setattr(module, "_SCHEMA", module._SCHEMA + "create nonsense;")
+            monkeypatch.setattr(module, "SCHEMA", SCHEMA + "create nonsense;")
         elif fails == "about":
             about["last"] = None
         else:
@@ -437,7 +440,7 @@ class TestNamedRows:
     """Lookups that read no other rows (tests/collection/test_statements.py)."""
 
     def test_what_is_recorded_of_files(self, catalogue, monkeypatch):
-        monkeypatch.setattr(module, "_AT_ONCE", 2)
+        monkeypatch.setattr(transactions, "_AT_ONCE", 2)
         put(catalogue, "a", "b", "c")
         catalogue.add_unreadable("x", Seen(3, 4), "x is no image")
         found = catalogue.recorded(["x", "a", "c", "unknown"])
@@ -462,7 +465,7 @@ class TestNamedRows:
         assert [catalogue.count(most=most) for most in (0, 2, 3, 9, -1)] == [0, 2, 3, 3, 3]
 
     def test_names_of_files_of_some_sizes(self, catalogue, monkeypatch):
-        monkeypatch.setattr(module, "_AT_ONCE", 1)
+        monkeypatch.setattr(transactions, "_AT_ONCE", 1)
         for name, size, content in (("a", 1, "x"), ("b", 2, "y"), ("c", 3, "x"), ("d", 9, "z")):
             catalogue.put(image(name, bytes=size, hash=content))
         assert catalogue.names_by_hash([1, 2, 3, 4]) == {"x": ["a", "c"], "y": ["b"]}

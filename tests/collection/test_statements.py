@@ -112,7 +112,7 @@ def test_names_of_many_images(collections, tmp_path, use):
 
 
 def test_names_that_are_looked_up_in_several_statements(collections, monkeypatch):
-    monkeypatch.setattr("faemb.collection.catalogue._AT_ONCE", 7)
+    monkeypatch.setattr("faemb.collection.transactions._AT_ONCE", 7)
     with Collection.open(collections[MANY] / "photos.faemb") as collection:
         expected = {entry.id: entry.path for entry in collection.entries()}
         assert collection._catalogue.paths(expected) == expected

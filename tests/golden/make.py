@@ -8,7 +8,7 @@ import numpy as np
 
 from faemb import Collection, Encoder, FastFAemb, HessianAffine, Model, Projection, Rotation, Whitening
 from faemb.benchmark.run import VERSION as RUN
-from faemb.collection.catalogue import VERSION as COLLECTION
+from faemb.collection.schema import VERSION as COLLECTION
 from faemb.features.files.npz import write_npz
 from faemb.persistence import VERSION as MODEL
 from faemb.persistence import fingerprint, load, save, settings_tree

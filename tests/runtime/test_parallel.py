@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 import pytest
 
 from faemb.errors import InputError, LimitError, MissingExtraError
-from faemb.runtime import parallel
-from faemb.runtime.parallel import TaskFailed, WorkerDied, checked_jobs, spread
+from faemb.runtime import worker_processes
+from faemb.runtime.parallel import TaskFailed, WorkerDied, spread
+from faemb.runtime.worker_processes import checked_jobs
 from worker_tasks import (
     Witness,
     endless_from_ten,
@@ -200,7 +201,7 @@ class Pool:
 
 @pytest.fixture
 def pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(worker_processes, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(Pool, "made", 0)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from faemb.errors import InputError, LimitError
 from faemb.runtime.limits import SECONDS
-from faemb.runtime.parallel import TaskFailed, WorkerDied, Workers
+from faemb.runtime.parallel import TaskFailed, WorkerDied
+from faemb.runtime.worker_processes import Workers
 from processes import wait_until
 
 

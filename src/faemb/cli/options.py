@@ -244,8 +244,8 @@ class ModelOptions(ExtractorOptions):
         value(
             "N",
             "Also store the vectors of N x N overlapping parts of each image (2 to 5), so that a query that shows a "
-            "small part of an image finds it: vectors take 1 + N x N times the room, encoding two to three times the "
-            "time.",
+            "small part of an image finds it: vectors take 1 + N x N times the space, and encoding "
+            "takes two to three times as long.",
         ),
     ] = None
     root_sift: Annotated[

@@ -1,77 +1,32 @@
 """The catalogue of a collection: one SQLite file with a row for each image, which says where its data is stored.
 
 Data in other files is valid only if the catalogue names it. Facts about the whole collection are in `facts`,
-transactions in `transactions`.
+files that are not among the images in `other_files`, transactions in `transactions`.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from faemb.collection.database import connected, explained
-from faemb.collection.facts import Facts, Relearning
+from faemb.collection.facts import Relearning
+from faemb.collection.other_files import OtherFiles, Seen
 from faemb.collection.rows import DamagedRow, add_checksums, row_checksum
-from faemb.collection.transactions import EMPTY_ROW
+from faemb.collection.schema import INDEXES, SCHEMA
+from faemb.collection.transactions import EMPTY_ROW, marks, portions
 from faemb.errors import FormatError
 from faemb.runtime.storage import sync_folder
 
-Value = TypeVar("Value", str, int)
-
-FORMAT = "faemb-collection"
-VERSION = 5
-_AT_ONCE = 500
-"""Largest number of values in one SQL statement."""
 _TO_STAGE = (
     "features > 0 and offset is not null and"
     " not exists (select 1 from staged where staged.id = images.id and staged.offset = images.offset)"
 )
-
-ADDED_IN_VERSION_3 = (
-    "create table staged (id integer primary key, slot integer not null unique, vector_crc integer not null,"
-    " offset integer not null) strict",
-    "create table removed (path text primary key) strict",
-)
-INDEXES = (
-    "create index if not exists by_size on images (bytes)",
-    "create index if not exists by_content on images (hash)",
-    "create index if not exists by_offset on images (offset) where offset is not null",
-)
-"""SQLite indexes, without which a change of one image reads all rows. Collections made before there were any get them
-with their next change; no version of the format depends on them."""
-_SCHEMA = f"""
-create table about (name text primary key, value text not null) strict;
-create table folders (path text primary key) strict;
-create table images (
-    id integer primary key autoincrement,
-    path text not null unique,
-    hash text not null,
-    bytes integer not null,
-    changed integer not null,
-    width integer not null,
-    height integer not null,
-    features integer not null,
-    slot integer unique,
-    vector_crc integer,
-    offset integer,
-    length integer,
-    features_crc integer
-) strict;
-create index by_waiting on images (id) where slot is null and features > 0;
-{"; ".join(INDEXES)};
-create table unreadable (
-    path text primary key, bytes integer not null, changed integer not null, reason text not null
-) strict;
-{"; ".join(ADDED_IN_VERSION_3)};
-"""
-# staged: vectors of the next generation, while the model is learned again. A row is valid while its image's features
-# are at the same offset: those of an image that has changed are elsewhere.
-# removed: images that are skipped when folders are searched.
 
 
 @dataclass(frozen=True)
@@ -116,14 +71,6 @@ class Outline(NamedTuple):
     changed: int
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Size and modification time of a file: if both are the same, the file is taken to be unchanged."""
-
-    bytes: int
-    changed: int
-
-
 class Recorded(NamedTuple):
     """What the catalogue has about a file: size and time, and the hash of its content, or why it could not be used."""
 
@@ -132,7 +79,7 @@ class Recorded(NamedTuple):
     refusal: str = ""
 
 
-class Catalogue(Facts):
+class Catalogue(OtherFiles):
     _ids: Mapping[str, int] = MappingProxyType({})
     """Of images that come back, by path."""
 
@@ -144,7 +91,7 @@ class Catalogue(Facts):
             leftover.unlink(missing_ok=True)
         with explained(path), closing(connected(temporary)) as database:
             database.execute("pragma journal_mode = wal")  # stored in the file
-            database.executescript(f"begin; {_SCHEMA}")
+            database.executescript(f"begin; {SCHEMA}")
             add_checksums(database)
             database.executemany("insert into about (name, value) values (?, ?)", about.items())
             database.execute("commit")
@@ -172,7 +119,7 @@ class Catalogue(Facts):
         others = [field.name for field in fields(Entry) if field.name not in entry and field.name != "id"]
         updates = ", ".join([*(f"{name} = excluded.{name}" for name in entry), *(f"{name} = null" for name in others)])
         self.run(
-            f"insert into images ({', '.join(row)}) values ({_marks(row)})"  # noqa: S608
+            f"insert into images ({', '.join(row)}) values ({marks(row)})"  # noqa: S608
             f" on conflict (path) do update set {updates}",
             *row.values(),
         )
@@ -277,8 +224,8 @@ class Catalogue(Facts):
         """The stored path of each image."""
         wanted = list(images)
         found: dict[int, str] = {}
-        for part in _portions(wanted):
-            statement = f"select id, path from images where id in ({_marks(part)})"  # noqa: S608
+        for part in portions(wanted):
+            statement = f"select id, path from images where id in ({marks(part)})"  # noqa: S608
             found.update(self._all(statement, *part, of=(int, str)))
         for image in wanted:
             if image not in found:
@@ -288,8 +235,8 @@ class Catalogue(Facts):
     def entries_of(self, images: Iterable[int]) -> dict[int, Entry]:
         """The entry of each image."""
         wanted, found = sorted(images), {}
-        for part in _portions(wanted):
-            found.update({entry.id: entry for entry in self.entries(f"id in ({_marks(part)})", *part)})
+        for part in portions(wanted):
+            found.update({entry.id: entry for entry in self.entries(f"id in ({marks(part)})", *part)})
         for image in wanted:
             if image not in found:
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
@@ -307,8 +254,8 @@ class Catalogue(Facts):
     def names_by_hash(self, sizes: Iterable[int]) -> dict[str, list[str]]:
         """Paths of the images whose files have one of these sizes in bytes, by content hash."""
         names: dict[str, list[str]] = {}
-        for part in _portions(list(sizes)):
-            statement = f"select path, hash from images where bytes in ({_marks(part)})"  # noqa: S608
+        for part in portions(list(sizes)):
+            statement = f"select path, hash from images where bytes in ({marks(part)})"  # noqa: S608
             for path, content in self._all(statement, *part, of=(str, str)):
                 names.setdefault(content, []).append(path)
         return names
@@ -316,8 +263,8 @@ class Catalogue(Facts):
     def recorded(self, names: Iterable[str]) -> dict[str, Recorded]:
         """What the catalogue has about these files, readable or not, by path; unknown files are left out."""
         known: dict[str, Recorded] = {}
-        for part in _portions(list(names)):
-            here = f"where path in ({_marks(part)})"
+        for part in portions(list(names)):
+            here = f"where path in ({marks(part)})"
             statement = f"select path, bytes, changed, hash from images {here}"  # noqa: S608
             for path, size, changed, content in self._all(statement, *part, of=(str, int, int, str)):
                 known[path] = Recorded(Seen(size, changed), content)
@@ -414,28 +361,6 @@ class Catalogue(Facts):
         self.run("delete from staged")
         super().end_relearning(coming)
 
-    # Images that were removed, and are skipped when folders are searched.
-
-    def removed(self) -> frozenset[str]:
-        return frozenset(path for (path,) in self._verified("removed"))
-
-    def add_removed(self, path: str) -> None:
-        self.run("insert or ignore into removed (path) values (?)", path)
-
-    def has_removed(self) -> bool:
-        return bool(self._one("select exists (select 1 from removed)"))
-
-    def removed_among(self, names: Iterable[str]) -> frozenset[str]:
-        """The paths among these that were removed."""
-        return frozenset(
-            path
-            for part in _portions(list(names))
-            for (path,) in self._verified("removed", f"where path in ({_marks(part)})", *part)
-        )
-
-    def forget_removed(self, path: str) -> None:
-        self.run("delete from removed where path = ?", path)
-
     def live(self, after: int = _BEFORE_ALL) -> tuple[np.ndarray, np.ndarray]:
         """Slots in use after this one, ascending, and the ids of their images."""
         parts = list(self._live_parts(after))
@@ -472,17 +397,6 @@ class Catalogue(Facts):
         )
         return {path: Seen(size, changed) for path, size, changed in rows}
 
-    def add_unreadable(self, path: str, seen: Seen, reason: str) -> None:
-        text = reason.encode(errors="backslashreplace").decode()
-        statement = "insert or replace into unreadable (path, bytes, changed, reason) values (?, ?, ?, ?)"
-        self.run(statement, path, seen.bytes, seen.changed, text)
-
-    def forget_unreadable(self, path: str) -> None:
-        self.run("delete from unreadable where path = ?", path)
-
-    def unreadable(self) -> dict[str, str]:
-        return {path: reason for path, *_, reason in self._verified("unreadable")}
-
     def drop_row(self, row: DamagedRow) -> None:
         self.forget_freed()
         self.run(f"delete from {row.table} where rowid = ?", row.rowid)  # noqa: S608
@@ -497,16 +411,6 @@ class Catalogue(Facts):
         """Add SQLite indexes that an older catalogue lacks."""
         for statement in INDEXES:
             self.run(statement)
-
-
-def _portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
-    """Portions for one SQL statement each."""
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]
-
-
-def _marks(values: Collection[Any]) -> str:
-    return ", ".join("?" * len(values))
 
 
 def _is_possible(row: Sequence[Any]) -> bool:

@@ -15,8 +15,8 @@ from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.index_files import is_undamaged
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.relearning import obstacle, relearn
-from faemb.collection.row_repair import repair_rows
+from faemb.collection.relearning import obstacle, relearn, unheard
+from faemb.collection.row_repair import repair_rows, row_faults
 from faemb.collection.stored import stored_features
 from faemb.collection.stores.embedded import EmbeddedTable
 from faemb.collection.stores.store import Table
@@ -51,6 +51,17 @@ class _UnknownTable:
 
     def damaged(self, images: Iterable[Entry]) -> set[int]:
         return set()
+
+
+def all_faults(current: CurrentModel, thumbnails: Thumbnails) -> list[str]:
+    """A sentence for each item that does not match its checksum; indexes are not among them."""
+    model = current.summary().fault
+    return [
+        *([] if model is None else [model]),
+        *(row.sentence for row in row_faults(current.catalogue)),
+        *map(str, faults(current)),
+        *thumbnail_faults(thumbnails),
+    ]
 
 
 def faults(current: CurrentModel) -> Iterator[Fault]:
@@ -107,7 +118,7 @@ def _learn_again(writer: Writer, current: CurrentModel, model: Model, damage: st
             model.save(writer.layout.model(writer.catalogue.in_use().model), overwrite=True)
         return damage
     try:
-        done = relearn(writer, model, lambda sentence: None)
+        done = relearn(writer, model, unheard)
     except InputError as error:
         raise InputError(f"{damage}; {error}") from error
     current.keep(done.model, done.fingerprint)

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from faemb.collection.catalogue import FORMAT, VERSION, Catalogue
+from faemb.collection.catalogue import Catalogue
 from faemb.collection.description import FACT, Description
 from faemb.collection.layout import MODEL, Layout, typed
 from faemb.collection.locking import only_writer
 from faemb.collection.migration import fingerprint_in
 from faemb.collection.model import Model
+from faemb.collection.schema import FORMAT, VERSION
 from faemb.collection.stores.attached import made_store, new_identity
 from faemb.collection.writing import LearningError
 from faemb.errors import FaembError, FormatError, InputError

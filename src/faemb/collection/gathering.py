@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from faemb.collection.catalogue import Entry, Seen
+from faemb.collection.catalogue import Entry
 from faemb.collection.copies import Copies, Twin
 from faemb.collection.encoding import encoding_beside
 from faemb.collection.model import Model
+from faemb.collection.other_files import Seen
 from faemb.collection.packing import pack
 from faemb.collection.slots import write_at
 from faemb.collection.thumbnails import Dates, Thumbnail, make_thumbnail

@@ -17,12 +17,13 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from faemb import persistence
-from faemb.collection.catalogue import ADDED_IN_VERSION_3, FORMAT, VERSION, Catalogue
+from faemb.collection.catalogue import Catalogue
 from faemb.collection.current_model import settings_of, wrong_model
 from faemb.collection.description import FACT, Description, description_in
 from faemb.collection.layout import MODEL, Layout
 from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
+from faemb.collection.schema import ADDED_IN_VERSION_3, FORMAT, VERSION
 from faemb.errors import DamagedModelError, FaembError, FormatError, OtherNumbersError
 
 _NEEDED = {"generation", "model", "asked", "keep_features", "index"}

@@ -31,6 +31,10 @@ _WITH_FEATURES = "features > 0"
 _NOT_KEPT = "features > 0 and offset is null"
 
 
+def unheard(sentence: str) -> None:
+    """The notice for a caller that wants none."""
+
+
 class Relearned(NamedTuple):
     model: Model
     fingerprint: str

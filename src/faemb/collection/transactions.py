@@ -5,10 +5,10 @@ see the state before it or after it.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from faemb.collection.database import explained, opened
 from faemb.collection.layout import repair_command
@@ -26,6 +26,9 @@ from faemb.errors import FaembError, FormatError
 EMPTY_ROW = "a row has lost its content"  # SQLite reads a missing page as zeros
 _WHOLE = ("bytes", "changed")
 _MOST_DIGITS = 15
+_AT_ONCE = 500
+"""Largest number of values in one SQL statement."""
+Value = TypeVar("Value", str, int)
 
 
 class Transactions:
@@ -171,3 +174,13 @@ class Transactions:
 
     def _one(self, statement: str, of: type = int) -> Any:
         return self._all(statement, of=(of,))[0][0]
+
+
+def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
+    """Portions for one SQL statement each."""
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]
+
+
+def marks(values: Collection[Any]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,7 +1,7 @@
 """Code that `cluster` runs in a Dask worker: it passes items to worker processes of its own.
 
 An item that crashes its process, or takes too long or too much memory, is detected here, as on a single machine
-(`parallel.Workers`), and the Dask worker survives. A Dask worker has as many of these processes as it has threads.
+(`worker_processes`), and the Dask worker survives. A Dask worker has as many of these processes as it has threads.
 """
 
 import multiprocessing
@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 from faemb.errors import FaembError, RemoteError
 from faemb.runtime.limits import Limits
-from faemb.runtime.parallel import PoolLost, TaskFailed, Workers
+from faemb.runtime.parallel import PoolLost, TaskFailed
+from faemb.runtime.worker_processes import Workers
 
 _TRIES = 2
 _IDLE = 60.0

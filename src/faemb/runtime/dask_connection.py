@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from faemb.errors import FaembError, InputError, MissingExtraError
-from faemb.runtime.parallel import signals_blocked
+from faemb.runtime.worker_processes import signals_blocked
 from faemb.settings import require_whole
 
 EXTRA = "cluster"

@@ -1,4 +1,4 @@
-"""What a worker process of `parallel` does: it runs one task on the items that it is sent, each within its limits."""
+"""What a worker process does: it runs one task on the items that it is sent, each within its limits."""
 
 import os
 import signal

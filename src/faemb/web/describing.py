@@ -13,7 +13,7 @@ from faemb.collection.queries import DescribeQuery, Description
 from faemb.features import Extractor
 from faemb.features.feature_files import picture_of
 from faemb.features.image import as_image
-from faemb.runtime.parallel import Workers
+from faemb.runtime.worker_processes import Workers
 
 Region = tuple[float, ...] | None
 """x1, y1, x2, y2 in pixels; None: the whole image."""

@@ -1,6 +1,6 @@
 """Number of nodes of an ONNX program after its functions are expanded, which onnxruntime does when it starts.
 
-A program of two kilobytes, with functions thirty levels deep that each call the next one twice, has a thousand million
+A program of two kilobytes, with functions thirty levels deep that each call the next one twice, has a billion
 nodes.
 """
 
