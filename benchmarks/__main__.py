@@ -20,6 +20,7 @@ from benchmarks import (
     growth,
     parts,
     serving,
+    turned,
     verification,
 )
 from benchmarks.report import OUTPUT, Result, print_table, write_json
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "duplicates": duplicates.run,
     "copies": copies.run,
     "parts": parts.run,
+    "turned": turned.run,
     "verification": verification.run,
     "serving": serving.run,
     "growth": growth.run,
@@ -40,7 +42,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "calibration": calibration.run,
     "cluster": cluster.run,
 }
-LONG = ("few-images", "copies", "parts", "calibration", "codes", "cluster")
+LONG = ("few-images", "copies", "parts", "turned", "calibration", "codes", "cluster")
 
 
 def main(names: list[str]) -> int:

@@ -60,11 +60,11 @@ def run() -> Iterator[Result]:
     if folder is None:
         print("calibration left out: set FAEMB_DATA to a folder with flickr1500, holidays811 and ukbench400")
         return
-    with _collection(folder / "flickr1500") as photographs:
+    with kept_collection(folder / "flickr1500") as photographs:
         yield from weights(photographs)
         strangers = {path.name: photographs.features(path) for path in islice(_paths(photographs), _STRANGERS)}
     for name in ("holidays811", "ukbench400"):
-        with _collection(folder / name) as collection:
+        with kept_collection(folder / name) as collection:
             yield from labelled(collection, folder / name)
             if name == "holidays811":
                 yield from nothing_to_find(collection, strangers)
@@ -154,7 +154,7 @@ def _views(photographs: Collection) -> Queries:
     return {name: features for name, features in views.items() if len(features)}
 
 
-def _collection(images: Path) -> Collection:
+def kept_collection(images: Path) -> Collection:
     """Of the images in this folder, with a model learned from them."""
     folder = KEPT / f"{images.name}.faemb"
     if folder.exists():

@@ -25,7 +25,7 @@ from faemb.collection.catalogue import Catalogue
 from faemb.features import HessianAffine
 from faemb.features.files.vecs import read_vecs
 from html_pages import Page
-from pictures import blank, picture
+from pictures import blank, picture, pictures
 from processes import COMMAND, PATIENCE
 from small_collections import make_collection, new_tiny_model, tiny_model, work_here
 
@@ -135,6 +135,14 @@ class TestIndex:
             run("search", "new.faemb", "photos/a.png", "--query-parts", "2", "--verify", "0", "--json").out
         )
         assert found["answers"][0]["hits"][0]["path"].endswith("a.png")
+
+    def test_a_query_that_lies_on_its_side(self, run, tmp_path):
+        assert run("index", pictures(tmp_path / "large", range(6), (200, 150)), "--out", "new.faemb").code == 0
+        Pillow.open(tmp_path / "large" / "002.png").rotate(90, expand=True).save("turned.png")
+        found = json.loads(run("search", "new.faemb", "turned.png", "--turned", "--json").out)["answers"][0]["hits"][0]
+        assert (Path(found["path"]).name, found["verdict"]) == ("002.png", "same")
+        shown = json.loads(run("explain", "new.faemb", "turned.png", found["path"], "--turned", "--json").out)
+        assert shown["verdict"] == "same"
 
     def test_a_number_of_parts_that_cannot_be_used(self, run):
         assert_mistake(run("index", "photos", "--out", "new.faemb", "--parts", "9"), "parts is 9; .* 2 to 5")

@@ -63,15 +63,15 @@ class TestDescription:
         assert (found.centres.max(0) > (45, 33)).all()
 
     def test_an_image_with_enough_features_is_not_enlarged(self):
-        assert not described(detailed(0)).enlarged
+        assert not described(detailed(0)).others
 
     def test_nor_is_a_large_image_where_it_would_take_long(self, monkeypatch):
         monkeypatch.setattr(queries, "LARGEST_ENLARGED", 59)
-        assert not described(detailed(0)[CROP]).enlarged
+        assert not described(detailed(0)[CROP]).others
 
     def test_nor_is_a_file_of_features(self, tmp_path):
         write_npz(tmp_path / "few.npz", HessianAffine().extract(detailed(0)[CROP]))
-        assert not described(tmp_path / "few.npz").enlarged
+        assert not described(tmp_path / "few.npz").others
 
     def test_an_extractor_that_enlarges_already_does_it_once(self):
         assert HessianAffine(enlarge=True).enlarging() is None
@@ -79,7 +79,7 @@ class TestDescription:
     def test_a_box_selects_among_all_of_them(self):
         box = (30.0, 20.0, 70.0, 55.0)
         found = described(detailed(0), box)
-        assert found.enlarged
+        assert found.others
         assert (found.features.centres >= box[:2]).all()
         assert (found.features.centres <= box[2:]).all()
 

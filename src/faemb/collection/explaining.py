@@ -245,9 +245,7 @@ class Explainer:
         vectors = view.model.encode_with_parts([features], view.model.parts)[0]
         return Compared(name, features, size, picture, _file(result)), vectors
 
-    def _features_of(
-        self, image: ImageLike, box: Sequence[float] | None, *, turned: bool = False
-    ) -> QueryFeatures:
+    def _features_of(self, image: ImageLike, box: Sequence[float] | None, *, turned: bool = False) -> QueryFeatures:
         ((_, outcome),) = described([image], self._reader.model.extractor, box, turned=turned)
         if isinstance(outcome, Exception):
             raise outcome

@@ -111,6 +111,7 @@ class SearchableCollection:
         least_confidence: float | None = None,
         expand: str = "none",
         query_parts: int = 0,
+        turned: bool = False,
     ) -> list[Answer]:
         """The images that show the same thing as each query: a path, a Pillow image, an array, or a list of them.
 
@@ -124,7 +125,8 @@ class SearchableCollection:
         only hits of at least this similarity or confidence are returned. A query that is in the collection is a hit
         like any other, marked `itself`; without `count_itself` it is returned in addition to `top` hits.
         With `query_parts`, n x n overlapping parts of each query are searched for as well, which finds images that
-        show only a part of it.
+        show only a part of it. With `turned`, each query is also turned by 90, 180 and 270 degrees, which finds what
+        lies on its side or upside down; the extractor must read pixels, and be upright.
         """
         several = queries if isinstance(queries, list | tuple) else [cast(ImageLike, queries)]
         answers, faults = self.search_many(
@@ -138,6 +140,7 @@ class SearchableCollection:
             least_confidence=least_confidence,
             expand=expand,
             query_parts=query_parts,
+            turned=turned,
         )
         if faults:
             raise InputError(faults[0])
@@ -157,10 +160,13 @@ class SearchableCollection:
         least_confidence: float | None = None,
         expand: str = "none",
         query_parts: int = 0,
+        turned: bool = False,
         progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(top, threshold, index, count_itself, verify, least_confidence, expand, query_parts)
+        wanted = Wanted(
+            *(top, threshold, index, count_itself, verify, least_confidence, expand, query_parts), turned=turned
+        )
         return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
 
     def search_features(
@@ -213,13 +219,16 @@ class SearchableCollection:
         asked = Asked(threshold, same_thing=same_thing, mirrored=mirrored, verify=verify)
         return self._searcher.duplicates(asked, index=index, progress=progress or silent)
 
-    def explain(self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None) -> Explanation:
+    def explain(
+        self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None, turned: bool = False
+    ) -> Explanation:
         """Why `result` is a result of `query`: which regions match, and which transform they agree with.
 
         `result` is the path of an image of the collection, or another image, which is processed like a query. If local
-        features cannot be compared: how much each feature of the query contributes to the similarity.
+        features cannot be compared: how much each feature of the query contributes to the similarity. `turned` as in
+        `search`.
         """
-        return Explainer(self._reader, self._thumbnails).explain(query, result, box)
+        return Explainer(self._reader, self._thumbnails).explain(query, result, box, turned=turned)
 
     def explain_features(
         self,
