@@ -129,12 +129,13 @@ def test_every_method_computes_what_it_computed(file: Path) -> None:
     "file", [file for folder in EXTRACTORS for file in sorted(folder.glob("*.faemb"))], ids=lambda file: file.stem
 )
 def test_every_extractor_finds_what_it_found(file: Path) -> None:
-    """Decoders and OpenCV may round differently elsewhere: nearly all features must be found again, nearly equal."""
+    """Decoders and OpenCV may round differently elsewhere: nearly all features must be found again, nearly equal,
+    that is their frames to half a percent of their size. OpenCV 4.10 rounds positions to 1/32 pixel, 5.0 does not."""
     extractor: Any = persistence.load(file)
     found = extractor.extract(file.parent / ("theirs.npz" if file.stem == "FeatureFiles" else "picture.png"))
     with np.load(file.with_suffix(".npz")) as known:
         equal = [
-            np.isclose(found.frames, frame, rtol=1e-3, atol=1e-3).all(1)
+            np.isclose(found.frames, frame, rtol=0, atol=5e-3 * np.abs(frame[2:]).max(initial=0)).all(1)
             & np.isclose(found.descriptors, descriptor, rtol=2e-3, atol=2e-3).all(1)
             for frame, descriptor in zip(known["frames"], known["descriptors"], strict=True)
         ]

@@ -108,6 +108,20 @@ def test_two_parts_that_move_otherwise_are_more_evidence_than_one(rng):
     assert compared(a, both).evidence > 1.5 * compared(a, lost).evidence
 
 
+def test_small_parts_that_move_otherwise_add_nothing(rng):
+    """As words that two pages of text have in common, each in another place."""
+    words, letters = 6, 3
+    count = words * letters
+    a, moves = scene(rng, 40 + count), np.repeat(rng.uniform(-150, 150, (words, 2)), letters, axis=0)
+    a.frames[40:, :2] = np.repeat(rng.uniform(160, 320, (words, 2)), letters, axis=0) + rng.uniform(0, 60, (count, 2))
+    b = seen(a, turned(0), rng)
+    b.frames[40:, :2] += moves + rng.uniform(-8, 8, (count, 2))
+    found = compared(a, b)
+    b.frames[40:, :2] = rng.uniform(0, 1, (count, 2)) * SIZE
+    without = compared(a, b)
+    assert found.evidence == pytest.approx(without.evidence, abs=2)
+
+
 class TestTurns:
     @pytest.mark.parametrize("degrees", [-60, 90, 180])
     def test_upright_features_do_not_turn_far(self, rng, degrees):

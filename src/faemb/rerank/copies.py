@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from faemb.rerank.captions import LEAST_EXTENT, extent, span
 from faemb.rerank.matching import Matchable
 from faemb.rerank.verification import Verification
 
@@ -32,10 +33,6 @@ LARGEST_SYSTEMATIC, _BY_CHANCE = 0.03, 6.0
 """A quadratic map has six more parameters, which explain 3 / N of the squared distances of N matches by chance, seldom
 6 / N."""
 LEAST_COUNTERPARTS = 0.7
-LEAST_EXTENT = 0.1
-"""Captions span up to 0.05; a picture pasted into a larger one spans all of its own area."""
-_BORDERS = (2, 98)
-"""Percentiles of the coordinates that bound the extent, so that a few wrong matches do not enlarge it."""
 _OUTLIER = 3.0
 """Matches farther from the map than this times the median are left out of the fit."""
 _REFITS = 5
@@ -72,7 +69,7 @@ class Likeness(NamedTuple):
             and self.error <= LARGEST_ERROR
             and not self.is_moved
             and self.counterparts >= LEAST_COUNTERPARTS
-            and self.extent >= LEAST_EXTENT
+            and self.extent >= LEAST_EXTENT  # a picture pasted into a larger one spans all of its own area
         )
 
 
@@ -126,7 +123,7 @@ def likeness(first: Matchable, second: Matchable, found: Verification) -> Likene
         float(np.median(error)),
         float(1 - ((less**2).sum() + noise) / ((error**2).sum() + noise)),
         max(_counterparts(first, second, fitted), _counterparts(second, first, fitted.inverse())),
-        max(_extent(first, a[kept]), _extent(second, b[kept])),
+        max(extent(first, span(first, a[kept])), extent(second, span(second, b[kept]))),
     )
 
 
@@ -172,11 +169,6 @@ def _nearest(
 
     distance, rows = cKDTree(image.centres).query(points, k=np.arange(1, min(_NEIGHBOURS, len(image)) + 1))
     return distance, rows
-
-
-def _extent(image: Matchable, rows: Int[np.ndarray, " M"]) -> float:
-    low, high = np.percentile(image.centres[rows], _BORDERS, axis=0)
-    return float(np.prod(high - low) / (image.size[0] * image.size[1]))
 
 
 def _radii(image: Matchable) -> Float[np.ndarray, " N"]:

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
+from faemb.rerank.captions import outside_caption
 from faemb.rerank.chance import Places, improbability
 from faemb.rerank.matching import Matchable, matches
 from faemb.rerank.transforms import (
@@ -47,6 +48,8 @@ _LEAST = 3
 """An affine transform agrees with any three matches."""
 _LEAST_HOMOGRAPHY = 8
 _FREE, _FREE_HOMOGRAPHY = 1, 2
+_LEAST_PART = 15.0
+"""Least evidence of a further part of the scene: what one of 100 wrong pairs reaches (docs/verification.md)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,8 @@ class Verification:
     """Number of distinct places of the agreeing matches: several matches in one place count once."""
     points: Float32[np.ndarray, "M 4"] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Centres of the matched regions, in pixels: x and y in the first image, x and y in the second."""
+    written_over: int = 0
+    """Number of matches that do not count: those of a caption, a date or a logo in the same place of both images."""
 
     def __repr__(self) -> str:
         return f"Verification({self.agreeing.sum()} of {len(self.matches)} matches agree, evidence {self.evidence:.1f})"
@@ -79,11 +84,17 @@ def verify(first: Matchable, second: Matchable, *, turn: float = UPRIGHT) -> Ver
     pairs = matches(first, second)
     numbers = np.stack([first.rows[pairs[:, 0]], second.rows[pairs[:, 1]]], axis=1)
     points = np.concatenate([first.centres[pairs[:, 0]], second.centres[pairs[:, 1]]], axis=1).astype(np.float32)
-    found = _Agreement(first, second, pairs, turn).best() if len(pairs) >= _LEAST else None
+    found, counting = _best(first, second, pairs, turn), np.ones(len(pairs), bool)
+    if found is not None:
+        counting = outside_caption(first, second, pairs, found.agreeing)
+        found = found if counting.all() else _best(first, second, pairs[counting], turn)
+    agreeing, left_out = np.zeros(len(pairs), bool), int((~counting).sum())
     if found is None:
-        return Verification(0.0, numbers, np.zeros(len(pairs), bool), None, points=points)
+        return Verification(0.0, numbers, agreeing, None, 0, points, left_out)
+    agreeing[counting] = found.agreeing
     transform = np.linalg.inv(_to_units(second)) @ found.transform @ _to_units(first)
-    return Verification(found.evidence, numbers, found.agreeing, transform / transform[2, 2], found.places, points)
+    transform /= transform[2, 2]
+    return Verification(found.evidence, numbers, agreeing, transform, found.places, points, left_out)
 
 
 @dataclass(eq=False)
@@ -93,6 +104,10 @@ class _Found:
     transform: Float[np.ndarray, "3 3"]
     places: int
     tolerance: float
+
+
+def _best(first: Matchable, second: Matchable, pairs: Int[np.ndarray, "M 2"], turn: float) -> _Found | None:
+    return _Agreement(first, second, pairs, turn).best() if len(pairs) >= _LEAST else None
 
 
 class _Agreement:
@@ -194,13 +209,16 @@ class _Agreement:
         return found
 
     def _other_parts(self, best: _Found, others: list[_Found]) -> float:
-        """Evidence of parts of the scene with another transform, such as a second wall."""
+        """Evidence of parts of the scene with another transform, such as a second wall.
+
+        Parts of little evidence do not count: two pages of text have many words in common, each in another place.
+        """
         free, total = ~best.agreeing, 0.0
         for other in others:
             rest = (other.agreeing & free)[None]
             chance = self.chances[np.flatnonzero(other.tolerance == TOLERANCES)]
             more = self._evidence(rest.sum(1), self.places.count(rest), int(free.sum()), chance, _FREE)[0]
-            if more > 0:
+            if more >= _LEAST_PART:
                 total += float(more)
                 free &= ~rest[0]
         return total
