@@ -288,6 +288,19 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(client.get("/api/nothing"), 404, "There is nothing at this address")
 
 
+def test_a_query_that_lies_on_its_side(client, folder, ids):
+    stream = io.BytesIO()
+    PIL.Image.open(folder / "photos" / "a.png").rotate(90, expand=True).save(stream, "PNG")
+    plain = search(client, stream.getvalue()).json()
+    turned = search(client, query=plain["query"]["key"], turned=True).json()
+    before, after = ({hit["name"]: hit["similarity"] for hit in answer["hits"]} for answer in (plain, turned))
+    assert after["a.png"] > before["a.png"] + 0.3
+    assert search(client, query=plain["query"]["key"]).json()["hits"] == plain["hits"]  # another answer, kept by itself
+    address = f"/api/explain/{plain['query']['key']}/{ids['a.png']}"
+    assert client.get(address).json()["similarity"] == before["a.png"]
+    assert client.get(address, params={"turned": True}).json()["similarity"] == after["a.png"]
+
+
 def test_a_query_without_features_has_no_hits(client, tmp_path):
     answer = search(client, blank(tmp_path / "plain.png").read_bytes()).json()
     assert (answer["hits"], answer["query"]["features"]) == ([], 0)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from faemb.collection.packing import Rounded, rounded
 from faemb.errors import FaembError, InputError
-from faemb.features import Extractor, HessianAffine, LocalFeatures
-from faemb.features.feature_files import FEATURES, FeatureFiles, features_of_query
+from faemb.features import Extractor, LocalFeatures
+from faemb.features.feature_files import FEATURES, features_of_query
 from faemb.features.image import ImageLike, name_of
 from faemb.features.turning import when_turned
 from faemb.runtime.parallel import spread
@@ -93,6 +93,13 @@ class DescribeQuery:
     box: tuple[float, ...] | None
     turned: bool = False
 
+    def __post_init__(self) -> None:
+        if self.turned and not self.extractor.is_upright:
+            raise InputError(
+                "a query cannot be turned here: the features of this collection match however a picture lies, or are "
+                "read from files; leave out turned"
+            )
+
     def __call__(self, query: tuple[int, ImageLike]) -> Description:
         image = fetched(query[1]) if isinstance(query[1], str | os.PathLike) else query[1]
         found = features_of_query(self.extractor, image)
@@ -123,13 +130,6 @@ def _has_pixels(image: ImageLike) -> bool:
     return not isinstance(image, str | os.PathLike) or not FEATURES.includes(Path(image))
 
 
-def _require_turning(extractor: Extractor) -> None:
-    if isinstance(extractor, FeatureFiles):
-        raise InputError("queries of this collection are files of features, which cannot be turned; leave out turned")
-    if isinstance(extractor, HessianAffine) and extractor.rotation_invariant:
-        raise InputError("features of this collection match however a picture is turned; leave out turned")
-
-
 def described(
     queries: Sequence[ImageLike],
     extractor: Extractor,
@@ -139,8 +139,6 @@ def described(
     turned: bool = False,
 ) -> Iterator[tuple[int, QueryFeatures | Exception]]:
     """The number of each query with its features or the error that it raised, in order of completion."""
-    if turned:
-        _require_turning(extractor)
     task = DescribeQuery(extractor, None if box is None else tuple(box), turned)
     if len(queries) > _FEW:
         for (number, _), outcome in spread(task, enumerate(queries), jobs=jobs):

@@ -29,6 +29,11 @@ class Extractor(Component, ABC):
         """
         return np.pi
 
+    @property
+    def is_upright(self) -> bool:
+        """Whether features are computed from pixels, and those of a picture that lies on its side do not match."""
+        return True
+
     can_mirror = False
     """Whether `mirrored` is implemented."""
 

@@ -35,6 +35,7 @@ class FeatureFiles(Extractor):
     """
 
     max_side = None
+    is_upright = False
 
     def __init__(
         self, dimension: int, *, origin: str = "", max_features: int | None = None, root: bool = False

@@ -70,9 +70,17 @@ async def boxed(service: Service, question: Question, box: Sequence[float]) -> Q
     return replace(question, features=features, box=region)
 
 
-async def described(service: Service, file: Path, name: str, box: Region = None) -> QueryFeatures:
+async def when_turned(service: Service, question: Question) -> Question:
+    """The question with the image, or the region of it, also turned by 90, 180 and 270 degrees."""
+    features = await described(service, question.file, question.name, question.box, turned=True)
+    return replace(question, features=features)
+
+
+async def described(
+    service: Service, file: Path, name: str, box: Region = None, *, turned: bool = False
+) -> QueryFeatures:
     try:
-        return (await asyncio.wrap_future(service.describers.features(file, box))).features()
+        return (await asyncio.wrap_future(service.describers.features(file, box, turned=turned))).features()
     except (TaskFailed, WorkerDied) as error:
         raise Problem(422, f"{name} cannot be used: {error}.") from error
     except (InputError, FormatError) as error:

@@ -26,9 +26,10 @@ class _Features:
 
     file: Path
     box: Region
+    turned: bool
 
     def answer(self, extractor: Extractor) -> Description:
-        return DescribeQuery(extractor, self.box)((0, self.file))
+        return DescribeQuery(extractor, self.box, self.turned)((0, self.file))
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,13 @@ class _Work:
 
 class Describers:
     def __init__(self, extractor: Extractor, jobs: int | None = None) -> None:
+        self.upright = extractor.is_upright
         self._workers: Workers[_Asked, Any] = Workers(_Work(extractor), jobs)
         self._workers.start(_Rehearsal())
 
-    def features(self, file: Path, box: Region = None) -> "Future[Description]":
+    def features(self, file: Path, box: Region = None, *, turned: bool = False) -> "Future[Description]":
         """The local features of a query, as `Collection.search` extracts them."""
-        return self._workers.submit(_Features(file, box))
+        return self._workers.submit(_Features(file, box, turned))
 
     def picture(self, file: Path, side: int) -> "Future[bytes]":
         """A JPEG of at most this side, upright and without metadata."""

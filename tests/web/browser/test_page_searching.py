@@ -316,6 +316,21 @@ def test_expansion_is_in_the_address(page: Page, server: str, ids: dict[str, int
     expect(cards(page).first).to_be_visible()
 
 
+def test_a_photograph_that_lies_on_its_side(page: Page, server: str, photograph: Path, tmp_path: Path):
+    Image.open(photograph).transpose(Image.Transpose.ROTATE_90).save(tmp_path / "sideways.png")
+    page.goto(server)
+    page.get_by_label("Choose a photograph").set_input_files(tmp_path / "sideways.png")
+    expect(page.locator(".line")).to_contain_text("No result is confirmed")
+    page.get_by_label("The picture may lie on its side").check()
+    expect(page).to_have_url(re.compile("turned=true"))
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("The picture may lie on its side")).to_be_checked()
+    with page.expect_response(re.compile("/api/explain/.*turned=true")) as explained:
+        cards(page).first.get_by_role("link", name="Compare").click()
+    assert explained.value.json()["verdict"] == "same"
+
+
 def test_nothing_is_claimed_below_the_line(page: Page, server: str, ids: dict[str, int]):
     page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
     expect(page.locator(".line")).to_have_text("Not confirmed (confidence below 50 %):")

@@ -103,6 +103,10 @@ class HessianAffine(Extractor):
     def largest_turn(self) -> float:
         return np.pi if self.rotation_invariant else np.pi / 4
 
+    @property
+    def is_upright(self) -> bool:
+        return not self.rotation_invariant
+
     can_mirror = True
 
     def mirrored(self, features: LocalFeatures) -> LocalFeatures:

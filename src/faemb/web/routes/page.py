@@ -34,6 +34,7 @@ async def page(service: Shared) -> HTMLResponse:
         "page.html",
         collection=settings.collection.stem,
         writable=settings.writable,
+        upright=service.describers.upright,
         most_bytes=settings.most_bytes,
         **_same_for_all(),
     )

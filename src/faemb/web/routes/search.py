@@ -12,7 +12,7 @@ from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
 from faemb.web.answering import MOST_HITS, Wanted
-from faemb.web.asking import KEY, boxed, entry_of, question_from, question_of
+from faemb.web.asking import KEY, boxed, entry_of, question_from, question_of, when_turned
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
@@ -26,6 +26,7 @@ _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
 _MOST_VERIFIED = 1000
 _BOX = "Region of the query in pixels: x1,y1,x2,y2."
+_TURNED = "Also use the query turned by 90, 180 and 270 degrees: finds what lies on its side."
 
 
 @router.post("/search")
@@ -48,6 +49,7 @@ async def search(
     expand: Annotated[
         Literal["none", "results"], Form(description="results: also search with each sure result.")
     ] = "none",
+    turned: Annotated[bool, Form(description=_TURNED)] = False,
     folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
     since: Annotated[schema.Day | None, Form(description="Only images of this day and later.")] = None,
@@ -64,8 +66,7 @@ async def search(
         question = await question_of(service, query)
     else:
         raise Problem(422, "Give either a file or a query.")
-    if box:
-        question = await boxed(service, question, parse_box(box))
+    question = await _as_asked(service, question, box, turned=turned)
     wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
 
     def find(photos: Collection) -> schema.Answer:
@@ -89,11 +90,10 @@ async def explain(
     ],
     id: Annotated[schema.Number, Path(description="Number of the image.")],
     box: Annotated[str | None, Query(description=_BOX)] = None,
+    turned: Annotated[bool, Query(description=_TURNED)] = False,
 ) -> schema.Explanation:
     """Why an image is a result of a query: the regions that match, and the transform that they agree with."""
-    question = await question_of(service, query)
-    if box:
-        question = await boxed(service, question, parse_box(box))
+    question = await _as_asked(service, await question_of(service, query), box, turned=turned)
 
     def compare(photos: Collection) -> schema.Explanation:
         path = photos.layout.path_of(entry_of(photos, id).path)
@@ -101,6 +101,12 @@ async def explain(
         return _explained(question, id, found)
 
     return await service.searching.do(compare)
+
+
+async def _as_asked(service: Service, question: Question, box: str | None, *, turned: bool) -> Question:
+    if box:
+        question = await boxed(service, question, parse_box(box))
+    return await when_turned(service, question) if turned else question
 
 
 async def _among(service: Service, wanted: Filter) -> frozenset[int] | None:

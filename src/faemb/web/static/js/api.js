@@ -63,8 +63,8 @@ export async function search(fields, signal) {
   return (await asked("/api/search", { method: "POST", body, signal })).content;
 }
 
-export const explain = (query, id, box, signal) =>
-  get(withFields(`/api/explain/${part(query)}/${part(id)}`, { box }), signal);
+export const explain = (query, id, fields, signal) =>
+  get(withFields(`/api/explain/${part(query)}/${part(id)}`, fields), signal);
 export const images = (fields, signal) => get(withFields("/api/images", fields), signal);
 export const info = () => get("/api/info");
 export const folders = async () => (await get("/api/folders")).folders;

@@ -104,7 +104,8 @@ export class Comparison {
   }
 
   async #load(state) {
-    const key = JSON.stringify(["explain", state.query, state.compare, state.box]);
+    const { query, compare, box, turned } = state;
+    const key = JSON.stringify(["explain", query, compare, box, turned]);
     if (this.loaded === key) return this.#show();
     this.loaded = key;
     this.stopping?.abort();
@@ -115,7 +116,7 @@ export class Comparison {
     this.explanation = null; // the pair before stays in sight, but nothing is changed in it
     if (!this.body.firstChild) this.body.replaceChildren(waiting);
     try {
-      const explanation = await remembered(key, () => api.explain(state.query, state.compare, state.box, signal));
+      const explanation = await remembered(key, () => api.explain(query, compare, { box, turned }, signal));
       if (!signal.aborted) this.#explained(explanation);
     } catch (error) {
       if (!signal.aborted) this.#failed(error);

@@ -141,7 +141,7 @@ const filtersOf = (state) => Object.fromEntries(FILTERS.map((field) => [field, s
 
 /** The fields of a request: what is compared, and how, is none of the search. */
 export function fieldsOf(state) {
-  return { query: state.query, box: state.box, expand: state.expand, ...filtersOf(state) };
+  return { query: state.query, box: state.box, expand: state.expand, turned: state.turned, ...filtersOf(state) };
 }
 
 const keyOf = (fields, offset) => JSON.stringify([fields, offset]);

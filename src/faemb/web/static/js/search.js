@@ -14,6 +14,7 @@ import { words } from "./words.js";
 
 export class SearchView {
   constructor(main) {
+    const { filters } = words;
     this.main = main;
     this.panel = new QueryPanel({
       onBox: (box) => go({ ...current(), box: box ? box.join(",") : "", compare: "" }),
@@ -23,7 +24,11 @@ export class SearchView {
       this.panel.answered(answer.query, answer.hits.some((hit) => hit.itself));
       this.comparison.steps();
     });
-    this.filters = new Filters([this.#expandBox()]);
+    this.choices = [
+      new Choice("expand", "results", filters.expand, filters.expandWhy),
+      ...(server.upright ? [new Choice("turned", "true", filters.turned, filters.turnedWhy)] : []),
+    ];
+    this.filters = new Filters(this.choices.map((choice) => choice.element));
     this.comparison = new Comparison(() => this.results);
     const right = element("div", { class: "answer-side" }, this.filters.element, this.results.element);
     this.found = element(
@@ -38,7 +43,7 @@ export class SearchView {
     if (!state.query) return this.#start();
     this.#put(this.found);
     this.filters.update(state);
-    this.expand.checked = state.expand === "results";
+    for (const choice of this.choices) choice.update(state);
     const searching = before === this.shown ? null : this.#search(state);
     this.comparison.update(state);
     await searching;
@@ -108,18 +113,22 @@ export class SearchView {
   #put(content) {
     if (this.main.firstChild !== content) this.main.replaceChildren(content);
   }
+}
 
-  #expandBox() {
-    const { filters } = words;
-    this.expand = element(
-      "input",
-      {
-        type: "checkbox",
-        onchange: () => go({ ...current(), expand: this.expand.checked ? "results" : "", compare: "" }),
-      },
-    );
-    return element(
-      "label", { class: "check", title: filters.expandWhy }, this.expand, element("span", {}, filters.expand),
-    );
+/** A box to check, whose state is a field of the address. */
+class Choice {
+  constructor(field, value, name, why) {
+    this.field = field;
+    this.value = value;
+    this.input = element("input", { type: "checkbox", onchange: () => this.#go() });
+    this.element = element("label", { class: "check", title: why }, this.input, element("span", {}, name));
+  }
+
+  update(state) {
+    this.input.checked = state[this.field] === this.value;
+  }
+
+  #go() {
+    go({ ...current(), [this.field]: this.input.checked ? this.value : "", compare: "" });
   }
 }

@@ -1,7 +1,7 @@
 /* What is shown is in the address, so that back, forward, reload and sharing work. */
 
 const FIELDS = {
-  search: ["query", "box", "expand", "folder", "name", "since", "until", "compare", "how"],
+  search: ["query", "box", "expand", "turned", "folder", "name", "since", "until", "compare", "how"],
   browse: ["folder", "name", "since", "until", "order"],
   groups: ["same_thing", "mirrored"],
   add: [],

@@ -78,6 +78,8 @@ export const words = {
     byName: "by folder and name",
     byDate: "by date, newest first",
     expand: "Search again with each sure result",
+    turned: "The picture may lie on its side",
+    turnedWhy: "Also searches with it turned by 90, 180 and 270 degrees",
     expandWhy: "Finds pictures that share nothing with the query, but show the same thing as a result",
     reset: "Clear filters",
     inFolder: (folder, images) => `${folder} (${number.format(images)})`,
