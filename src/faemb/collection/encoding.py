@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -99,7 +99,7 @@ def encoding_beside(writer: Writer, model: Model, jobs: Jobs) -> Iterator[Callab
         waiting = _Waiting(writer, least=_SENT)
         flow: Flow[Portion, Vectors] = Flow(pool, map(partial(_portion, writer), waiting))
 
-        def place(done: Iterable[tuple[Portion, Any]]) -> None:
+        def place(done: Iterable[tuple[Portion, Vectors | Exception]]) -> None:
             for portion, outcome in done:
                 _place_unchanged(writer, portion.entries, _vectors(outcome), model)
 
@@ -127,7 +127,7 @@ def _portion(writer: Writer, batch: Sequence[Entry]) -> Portion:
     return Portion(tuple(batch), tuple(sound_features(file, entry) for entry in batch))
 
 
-def _vectors(outcome: Any) -> Vectors:
+def _vectors(outcome: Vectors | Exception) -> Vectors:
     if isinstance(outcome, Exception):
         raise FaembError(f"images cannot be encoded on the cluster: {outcome}") from outcome
     return outcome
