@@ -564,11 +564,15 @@ class TestSearch:
     def test_a_query_without_features_finds_nothing(self, run, here):
         blank(here / "flat.png")
         ended = run("search", "photos.faemb", "flat.png")
-        assert ended == (0, "flat.png has no local features, so nothing is similar to it; give a larger picture\n", "")
+        assert ended == (
+            0,
+            "flat.png has no local features, so nothing is similar to it; give a larger or more detailed picture\n",
+            "",
+        )
         ended = run("search", "photos.faemb", "flat.png", "--box", "5,5,30,30")
         assert ended.out == (
             "flat.png has no local features in the box 5,5,30,30, so nothing is similar to it; "
-            "give a larger picture or another box\n"
+            "give a larger or more detailed picture or another box\n"
         )
         answers = json.loads(run("search", "photos.faemb", "flat.png", "--json").out)["answers"]
         assert answers == [{"query": "flat.png", "features": 0, "hits": [], "note": ""}]

@@ -461,6 +461,18 @@ def test_a_similarity_that_no_vectors_have_makes_no_copies(edited):
         assert list(judge.judge([pair], lambda *call: None)) == []
 
 
+def test_parts_in_another_order_are_no_copy_however_similar(collected):
+    """Many regions match, and few of them agree: the vector does not know where they are."""
+    scene = textured(0, (320, 240))
+    tiles = [scene[y : y + 40, x : x + 40] for y in range(0, 240, 40) for x in range(0, 320, 40)]
+    order = np.random.default_rng(3).permutation(len(tiles)).reshape(6, 8)
+    shuffled = np.block([[tiles[number] for number in row] for row in order.tolist()])
+    collection = collected({"scene": scene, "shuffled": shuffled})
+    judge = PairJudge(collection.view(), collection._reader.catalogue.entries_of, unverified=0.4, tolerant=False)
+    found = list(judge.judge([Pair(0, 1, 0.97)], lambda *call: None))
+    assert [finding.kind for _, finding in found if finding.kind == "copies"] == []
+
+
 def test_mirrored_images_without_features_are_told(collected):
     scenes = {f"scene{seed}": textured(seed, (300, 240)) for seed in range(3)}
     collection = collected({**scenes, "copy": scenes["scene0"]}, keep_features=False)

@@ -110,7 +110,8 @@ def test_a_box_limits_the_query(here):
         assert found.query.features is not None
         assert found.query.features.centres[:, 0].max() <= 160
         with pytest.raises(
-            InputError, match="in the box, so there is nothing to explain; give a larger picture or another box"
+            InputError,
+            match="in the box, so there is nothing to explain; give a larger or more detailed picture or another box",
         ):
             photos.explain(query, here / "photos" / "3.png", box=(0, 0, 2, 2))
 
@@ -159,7 +160,9 @@ class TestWhatIsMissing:
         stored = blank(here / "photos" / "flat.png")
         with Collection.open(here / "kept.faemb") as photos:
             photos.add(stored)
-            with pytest.raises(InputError, match=r"flat\.png has no local features, .*; give a larger picture$"):
+            with pytest.raises(
+                InputError, match=r"flat\.png has no local features, .*; give a larger or more detailed picture$"
+            ):
                 photos.explain(flat, here / "photos" / "3.png")
             for result in (flat, stored):
                 with pytest.raises(InputError, match=r"flat\.png has no local features, so nothing can be compared"):
@@ -243,7 +246,7 @@ class TestWhatIsMissing:
     def test_a_query_that_is_described_already_and_has_no_features(self, here, box):
         result = here / "photos" / "3.png"
         where, cure = (" in the box", " or another box") if box else ("", "")
-        words = f"the query has no local features{where}, so there is nothing to explain; give a larger picture{cure}"
+        words = f"the query has no local features{where}, so .*; give a larger or more detailed picture{cure}"
         with Collection.open(here / "kept.faemb") as photos, pytest.raises(InputError, match=f"^{words}$"):
             photos.explain_features(LocalFeatures.none(128, (20, 20)), result, box=box)
 

@@ -183,7 +183,7 @@ def test_a_query_without_features_says_so(tmp_path):
     page = Page(answers_page([Answer(str(query), 0, [])], title="T"))
     assert page.texts("p", "detail") == ["0 local features"]
     assert page.texts("p", "soft") == [
-        "The query has no local features, so nothing can be compared with it. Give a larger picture."
+        "The query has no local features, so nothing can be compared with it. Give a larger or more detailed picture."
     ]
 
 

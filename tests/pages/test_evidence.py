@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,26 @@ class TestWords:
     )
     def test_of_a_verdict(self, confidence, words):
         assert reasons(explained(confidence=confidence))[0].startswith(words)
+
+    @pytest.mark.parametrize(
+        ("confidence", "words", "legend"),
+        [
+            (0.6, "both show 50 % of the query", "both pictures show."),
+            (
+                0.2,
+                "if that transform were right, both would show 50 % of",
+                "both pictures would show if it were right.",
+            ),
+        ],
+    )
+    def test_a_transform_that_is_not_confirmed_claims_nothing(self, confidence, words, legend):
+        found = explained(confidence=confidence)
+        assert reasons(found)[2].startswith(words)
+        assert any(each.endswith(legend) for each in Page(evidence_page(found, title="")).texts("p", "soft"))
+
+    def test_a_caption_that_does_not_count(self):
+        told = agreement(replace(found()[1], written_over=12))
+        assert told.endswith("at 9 places; not counted: 12 of a caption, a date or a logo in the same place of both")
 
     def test_notes_come_last(self):
         assert reasons(unverified())[-1] == "features are not kept"

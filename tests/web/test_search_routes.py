@@ -283,7 +283,11 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
     nothing = client.get(f"/api/explain/image-{ids['blank.png']}/{ids['a.png']}")
-    assert_problem(nothing, 422, "has no local features, so there is nothing to explain; give a larger picture.")
+    assert_problem(
+        nothing,
+        422,
+        "has no local features, so there is nothing to explain; give a larger or more detailed picture.",
+    )
     assert_problem(client.get("/api/pictures/image-%2e%2e"), 422, "expected image-NUMBER")
     assert_problem(client.get("/api/nothing"), 404, "There is nothing at this address")
 

@@ -157,8 +157,9 @@ def duplicates(
     """List groups of copies of one picture, and which image of each to keep; no file is changed.
 
     Copies are resized, cropped, turned by a few degrees, encoded again, in other colours, or have a caption or a
-    watermark. With --same-thing, a group may hold different photographs of one thing. It is a chain: each image shows
-    the same as another one of it, but two of them may share nothing. Look before you delete.
+    watermark; a collage is a copy of each of its pictures, and joins them. With --same-thing, a group may hold
+    different photographs of one thing. It is a chain: each image shows the same as another one of it, but two of them
+    may share nothing. Look before you delete.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def answer_lines(answers: Sequence["Answer"], box: str | None, html: Path | None) -> Iterator[str]:
     region = "" if box is None else f" in the box {box}"
-    cure = "give a larger picture" if box is None else "give a larger picture or another box"
+    cure = "give a larger or more detailed picture" + ("" if box is None else " or another box")
     for answer in answers:
         if answer.features:
             yield f"{answer.query}: {answer.features} local features"

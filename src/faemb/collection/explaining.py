@@ -268,7 +268,8 @@ def _require_features(features: LocalFeatures, name: str, box: Sequence[float] |
         return
     where, cure = ("", "") if box is None else (" in the box", " or another box")
     raise InputError(
-        f"{name} has no local features{where}, so there is nothing to explain; give a larger picture{cure}"
+        f"{name} has no local features{where}, so there is nothing to explain; give a larger or more detailed "
+        f"picture{cure}"
     )
 
 

@@ -15,7 +15,7 @@ from faemb.collection.reading import View
 from faemb.collection.results import COPIES, SAME_THING, SIMILAR
 from faemb.features import LocalFeatures
 from faemb.rerank import SURE, Judge, Matchable, verify
-from faemb.rerank.copies import LEAST_MATCHES, likeness
+from faemb.rerank.copies import LEAST_AGREEMENT, LEAST_MATCHES, likeness
 from faemb.runtime import Progress
 from faemb.runtime.threads import cores, in_threads
 
@@ -152,8 +152,8 @@ class PairJudge:
         found = verify(first, second, turn=turn)
         matches = int(found.agreeing.sum())
         measured = likeness(first, second, found)
-        unclear = matches < LEAST_MATCHES and pair.similarity >= COPY
-        if unclear or (measured is not None and measured.is_copy):
+        few = len(found.matches) < LEAST_MATCHES or LEAST_AGREEMENT * len(found.matches) <= matches < LEAST_MATCHES
+        if (few and pair.similarity >= COPY) or (measured is not None and measured.is_copy):
             return Finding(COPIES, matches)
         is_same = self._judge.judged(pair.similarity, found).confidence >= SURE
         return Finding(SAME_THING if is_same else "", matches, measured is not None and measured.is_moved)

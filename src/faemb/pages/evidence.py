@@ -46,6 +46,7 @@ def evidence_page(explanation: Explanation, *, title: str) -> str:
         result=_shown(explanation.result, result),
         layout=layout,
         lit=found is None,
+        confirmed=explanation.verdict != "unsure",
         most=MOST_LINES,
         mapped=_data_uri(mapped_onto(explanation, query, result)) if layout.outlines else "",
         box=None if explanation.box is None else box_corners(explanation.box, layout).round().astype(int).tolist(),
@@ -59,7 +60,8 @@ def reasons(explanation: Explanation) -> list[str]:
     """Reasons as sentences, without a full stop."""
     words = [claim(explanation.confidence), agreement(explanation.verification)]
     if explanation.overlap is not None:
-        words.append(shared(explanation.overlap, explanation.query.size, explanation.result.size))
+        sizes, confirmed = (explanation.query.size, explanation.result.size), explanation.verdict != "unsure"
+        words.append(shared(explanation.overlap, *sizes, confirmed=confirmed))
     words.append(f"similarity of the vectors {explanation.similarity:.3f}, from -1 to 1")
     return [*words, *explanation.notes]
 

@@ -32,10 +32,13 @@ def _but_for_a_caption(found: Verification) -> str:
     return f"; not counted: {found.written_over} of a caption, a date or a logo in the same place of both"
 
 
-def shared(regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tuple[int, int]) -> str:
-    """Sentence on the share of each image that the other shows."""
+def shared(
+    regions: tuple[Polygon, Polygon], query: tuple[int, int], result: tuple[int, int], *, confirmed: bool
+) -> str:
+    """Sentence on the share of each image that the other shows, which is only true if their transform is."""
     parts = [area(region) / max(1, size[0] * size[1]) for region, size in zip(regions, (query, result), strict=True)]
-    return f"both show {_part(parts[0])} of the query and {_part(parts[1])} of the result"
+    claimed = "both show" if confirmed else "if that transform were right, both would show"
+    return f"{claimed} {_part(parts[0])} of the query and {_part(parts[1])} of the result"
 
 
 def _part(share: float) -> str:

@@ -178,7 +178,7 @@ export const words = {
     heading: "Groups",
     what: "What belongs together",
     copies: "Copies",
-    copiesWhy: "Made from one picture: resized, cropped, with a caption, in other colours.",
+    copiesWhy: "Made from one picture: resized, cropped, with a caption, in other colours. A collage joins its pictures.",
     same: "The same thing",
     sameWhy: "Different photographs too, in chains: two of a group may share nothing. Look before you remove one.",
     mirrored: "Mirrored copies too",
