@@ -1,8 +1,8 @@
 """Pictures that lie on their side, with and without `turned`: what is found, what is sure, and what it costs.
 
-A hundred queries of holidays811 are turned by 90, 180 or 270 degrees in turn, and searched for among the
-811 photographs; as many of ukbench400, some of which show a thing turned, are searched for as they are. Photographs of flickr1500
-show nothing that is in holidays811. The collections are kept in build/calibration.
+A hundred queries of holidays811 are turned by 90, 180 or 270 degrees in turn, and searched for among its 811
+photographs; as many of ukbench400, some of which show a thing turned, are searched for as they are. Photographs of
+flickr1500 show nothing that is in holidays811. The collections are kept in build/calibration.
 """
 
 import time
