@@ -19,7 +19,9 @@ from benchmarks import (
     first_hour,
     growth,
     parts,
+    rabitq,
     serving,
+    sizes,
     verification,
 )
 from benchmarks.report import OUTPUT, Result, print_table, write_json
@@ -37,10 +39,12 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "serving": serving.run,
     "growth": growth.run,
     "codes": codes.run,
+    "rabitq": rabitq.run,
+    "sizes": sizes.run,
     "calibration": calibration.run,
     "cluster": cluster.run,
 }
-LONG = ("few-images", "copies", "parts", "calibration", "codes", "cluster")
+LONG = ("few-images", "copies", "parts", "calibration", "codes", "rabitq", "sizes", "cluster")
 
 
 def main(names: list[str]) -> int:
