@@ -275,6 +275,14 @@ def copy(
         ),
     ],
     *,
+    forget: Annotated[
+        bool,
+        flag(
+            "Copy nothing: forget this address, which faemb info lists as not in use any more, as its server is gone "
+            "for good. Otherwise later changes try once a day to delete what was left there.",
+            "--forget",
+        ),
+    ] = False,
     output: Output,
 ) -> None:
     """Copy the vectors of a collection to a Milvus server, or back into its folder, and use them there from now on.
@@ -285,6 +293,11 @@ def copy(
 
     Example: faemb copy photos.faemb milvus://127.0.0.1:19530/photos
     """
+    if forget:
+        with opened(collection) as photos:
+            photos.forget_store(store)
+        output.show({"forgotten": store}, [f"{store} is forgotten; nothing was deleted there"])
+        return
     with opened(collection) as photos, Live(output.quiet) as progress:
         count = photos.copy(store, progress=progress)
     place = f"the folder {collection}" if store == "embedded" else store
@@ -426,6 +439,7 @@ def _info_lines(collection: Path, known: "Info") -> Iterator[str]:
         yield f"  vectors  {known.store}"
     for address in known.left_stores:
         yield f"  not in use any more: {address}; it is deleted with a later change, when its server answers"
+        yield f"    if that is gone for good: faemb copy {quote(str(collection))} {address} --forget"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""
         yield f"  {_history(known)}{cure}"

@@ -4,7 +4,7 @@ Data in other files is valid only if the catalogue names it. Facts about the who
 transactions in `transactions`.
 """
 
-import json
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -445,7 +445,7 @@ class Catalogue(Facts):
         return slots, ids
 
     def _live_parts(self, last: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """In parts, each as two concatenated texts: half the time and a third of the memory of fetching single rows."""
+        """In parts, each as two concatenated texts: a third of the time and of the memory of fetching single rows."""
         some = "select slot, id from images where slot > ? order by slot limit ?"
         joined = f"select coalesce(group_concat(slot), ''), coalesce(group_concat(id), '') from ({some})"  # noqa: S608
         while True:
@@ -460,8 +460,10 @@ class Catalogue(Facts):
 
     def _numbers(self, text: str) -> np.ndarray:
         try:
-            return np.array(json.loads(f"[{text}]"), np.int64)
-        except (ValueError, OverflowError, TypeError):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of what is no number, before NumPy 2.3
+                return np.fromstring(text, np.int64, sep=",")
+        except (ValueError, DeprecationWarning):
             raise self._damaged(EMPTY_ROW) from None
 
     def seen(self) -> dict[str, Seen]:

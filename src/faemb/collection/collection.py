@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 from faemb.collection.backends import BACKENDS, index_in_use
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.checking import damaged_indexes, faults, repair, repair_thumbnails, thumbnail_faults
-from faemb.collection.copying import clear_away, copy, left_stores
+from faemb.collection.copying import clear_away, copy, forget_store, left_stores
 from faemb.collection.creating import create, settings
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.departing import deleted, departure, doubts
@@ -307,6 +307,11 @@ class Collection:
         """
         with self._changing(progress) as writer:
             return copy(writer, self.model, address)
+
+    def forget_store(self, address: str) -> None:
+        """Forget a store that was left and could not be deleted (`Info.left_stores`); its server is not asked."""
+        with only_writer(self.layout, self._catalogue):
+            forget_store(self.layout, self._catalogue, address)
 
     def forget_unusable(self, files: Iterable[AnyPath]) -> None:
         """Drop the records of files that could not be used, and that do not exist any more."""
