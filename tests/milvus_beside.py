@@ -47,8 +47,8 @@ os.execv(program, [program, "run", "standalone"])
 
 
 class MilvusBeside:
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._process = folder, None
+    def __init__(self, folder: Path, session_seconds: int = _SESSION_SECONDS) -> None:
+        self._folder, self._process, self._session_seconds = folder, None, session_seconds
         self._starter = ThreadPoolExecutor(1)  # the system ends the server when the thread that has started it ends
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -66,7 +66,7 @@ class MilvusBeside:
     def _started(self) -> "subprocess.Popen[bytes]":
         with (self._folder / "server.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603
-                [PYTHON, "-c", _PROGRAM, self._folder, str(_SESSION_SECONDS)],
+                [PYTHON, "-c", _PROGRAM, self._folder, str(self._session_seconds)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
