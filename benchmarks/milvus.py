@@ -115,7 +115,7 @@ def main(collection: str, count: str = "20000", session: str = "6") -> None:
     require_own_network()
     model, rows = rows_of(Path(collection), int(count))
     with tempfile.TemporaryDirectory() as folder:
-        server = MilvusBeside(Path(folder) / "server", session_seconds=int(session))
+        server = MilvusBeside(Path(folder) / "server", {"common.session.ttl": int(session)})
         seconds, _ = timed(server.start)
         print(f"server started in {seconds:.0f} s; {len(rows):,} rows of {model.dimension:,} dimensions", flush=True)
         try:
