@@ -23,7 +23,6 @@ KILLS, IMAGES = 5, 8
 
 def test_what_was_acknowledged_is_found_after_each_kill(milvus_server, tmp_path, monkeypatch):
     monkeypatch.setattr("faemb.collection.stores.milvus._BATCH_BYTES", 400)  # two images in a call
-    monkeypatch.setattr("faemb.collection.stores.milvus_server._LONGEST_PAUSE", 0.5)  # of 5, in which nothing happens
     chance, folder = random.Random(14), tmp_path / "photos.faemb"  # noqa: S311
     with Collection.create(folder, tiny_model(), store=milvus_server.address("killed")) as collection:
         collection.add(pictures(tmp_path / "0", range(IMAGES)))
