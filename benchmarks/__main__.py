@@ -19,7 +19,9 @@ from benchmarks import (
     first_hour,
     growth,
     parts,
+    rabitq,
     serving,
+    sizes,
     turned,
     verification,
 )
@@ -39,10 +41,12 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "serving": serving.run,
     "growth": growth.run,
     "codes": codes.run,
+    "rabitq": rabitq.run,
+    "sizes": sizes.run,
     "calibration": calibration.run,
     "cluster": cluster.run,
 }
-LONG = ("few-images", "copies", "parts", "turned", "calibration", "codes", "cluster")
+LONG = ("few-images", "copies", "parts", "turned", "calibration", "codes", "rabitq", "sizes", "cluster")
 
 
 def main(names: list[str]) -> int:

@@ -1,14 +1,11 @@
-"""Codes of long vectors: recall, bytes, time and learning of ITQ and RaBitQ, and a search with what collections use.
+"""Codes of long vectors: recall, bytes, time and learning of ITQ and RaBitQ, on the same short vectors.
 
     FAEMB_DATA=... python -m benchmarks codes                            20,000 rows
-    FAEMB_CODES_ROWS=1000000 FAEMB_CODES_FOLDER=/large python ...        1 million: 16 GB of disk, 8 GB of memory
 
-Rows are made from vectors of photographs (enlarged.py). FAEMB_CODES_FOLDER keeps the rows for the next run.
+Rows are made from vectors of photographs; enlarged.py says how, and how to have more of them.
 Recall is that of the ten best among all rows by full vectors.
 """
 
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -18,20 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import affine
-from benchmarks.enlarged import SOURCE, Photographs, collection_of, enlarged, photographs
-from benchmarks.memory import peak_memory
+from benchmarks.enlarged import Photographs, enlarged, enlarged_collection
 from benchmarks.report import Result
 from faemb.collection import Collection
-from faemb.collection.backends import RaBitQ, mapped
+from faemb.collection.backends import mapped
 from faemb.collection.index_files import faiss
-from faemb.collection.layout import Layout
 from faemb.collection.linear_maps import code_map, rotated_map
 from faemb.collection.nearest import nearest
 from faemb.collection.reading import View
 
-ROWS, FOLDER = "FAEMB_CODES_ROWS", "FAEMB_CODES_FOLDER"
-_QUERIES, _TOP, _TIMED = 100, 10, 8
+_TOP, _TIMED = 10, 8
 _RANKED = (64, 256, 1024)
 _LISTS_VISITED = 64
 
@@ -91,23 +84,12 @@ WAYS = (
 
 def run() -> Iterator[Result]:
     with tempfile.TemporaryDirectory() as scratch:
-        images = photographs(Path(scratch), _QUERIES)
-        if images is None:
-            print(f"benchmark of codes left out: set FAEMB_DATA, or {SOURCE} to a collection of photographs")
+        rows = enlarged_collection(Path(scratch))
+        if rows is None:
             return
-        rows = int(os.environ.get(ROWS, "20000"))
-        folder = Path(os.environ.get(FOLDER, scratch)) / f"rows-{rows}.faemb"
-        if not folder.exists():
-            start = time.perf_counter()
-            collection_of(folder, images.model, enlarged(images.vectors, rows))
-            yield Result(f"writing {rows:,} rows", (time.perf_counter() - start) / rows * 1e6, "us/row")
-        with Collection.open(folder) as collection:
-            yield from searched(collection.view(), images.queries)
-        del collection  # and with it the mapped vectors
-        yield from resident(folder)
-        with Collection.open(folder) as collection:
-            yield from compared(collection.view(), images.queries)
-        yield from hardness(images)
+        with Collection.open(rows.folder) as collection:
+            yield from compared(collection.view(), rows.images.queries)
+        yield from hardness(rows.images)
 
 
 def hardness(images: Photographs) -> Iterator[Result]:
@@ -159,45 +141,6 @@ def compared(view: View, queries: np.ndarray) -> Iterator[Result]:
 def _add(index: Any, rows: np.ndarray) -> None:
     for start in range(0, len(rows), 16_384):
         index.add(rows[start : start + 16_384])
-
-
-def searched(view: View, queries: np.ndarray) -> Iterator[Result]:
-    """As a collection is searched."""
-    count = len(view.slots)
-    _, building = timed(lambda: view.search(queries[:1], _TOP, RaBitQ))
-    yield Result(f"index rabitq of {count:,} rows: learning, adding and writing", building, "s")
-    exact = view.search(queries, _TOP, None).rows
-    found = view.search(queries, _TOP, RaBitQ).rows
-    yield Result(f"index rabitq, {count:,} rows: recall@10", recall(found, exact), "", ">= 0.97")
-    target = ">= 20" if count >= 200_000 else ""
-    for clock, seconds in (("processor time", time.process_time), ("by the clock", time.perf_counter)):
-        slow = per_query(lambda one: view.search(one, _TOP, None), queries, seconds)
-        fast = per_query(lambda one: view.search(one, _TOP, RaBitQ), queries, seconds)
-        yield Result(f"exact search, {count:,} rows, {clock}", 1e3 * slow, "ms/query")
-        yield Result(f"index rabitq, {count:,} rows, {clock}", 1e3 * fast, "ms/query")
-        yield Result(f"exact search / index rabitq, {count:,} rows, {clock}", slow / fast, "times", target)
-
-
-def resident(folder: Path) -> Iterator[Result]:
-    """The command, as a user types it, in a process of its own."""
-    data = affine.data_folder()
-    if data is None:
-        return
-    query = str(min((data / "holidays811").rglob("*.jpg")))
-    command = [sys.executable, "-m", "faemb", "search", str(folder), query, "--verify", "0", "--index", "rabitq"]
-    peak = peak_memory(command)
-    forget(Layout(folder).vectors(1))
-    cold = peak_memory(command)
-    yield Result("faemb search: own memory (RssAnon)", peak.own / 2**30, "GiB", "<= 1.86")
-    yield Result("faemb search: with mapped pages (Rss)", peak.all / 2**30, "GiB")
-    yield Result("faemb search: time", peak.seconds, "s")
-    yield Result("faemb search: time, vectors on the disk alone", cold.seconds, "s")
-
-
-def forget(file: Path) -> None:
-    """Let the system drop a file from its memory; pages that a process has mapped stay."""
-    with file.open("rb") as opened:
-        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def per_query(

@@ -7,6 +7,7 @@ it comes from as images are to their nearest. Queries are images from which no r
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from faemb.normalise import unit_length
 
 SOURCE = "FAEMB_ENLARGE"
 """Environment variable: a collection of photographs; if not given, one is made of those under FAEMB_DATA."""
+ROWS, FOLDER = "FAEMB_CODES_ROWS", "FAEMB_CODES_FOLDER"
+_QUERIES = 100
 _MIXED = 16
 _AT_ONCE = 8192
 
@@ -36,12 +39,33 @@ class Photographs(NamedTuple):
     queries: np.ndarray
 
 
-def photographs(scratch: Path, queries: int) -> Photographs | None:
+class Enlarged(NamedTuple):
+    images: Photographs
+    folder: Path
+    """A collection of rows made from them."""
+
+
+def enlarged_collection(scratch: Path) -> Enlarged | None:
+    """A collection of as many rows as are asked for; None, which is told, if there are no photographs."""
+    kept = Path(os.environ.get(FOLDER, scratch))
+    images, rows = photographs(kept, _QUERIES), int(os.environ.get(ROWS, "20000"))
+    if images is None:
+        print(f"left out: set FAEMB_DATA, or {SOURCE} to a collection of photographs")
+        return None
+    folder = kept / f"rows-{rows}.faemb"
+    if not folder.exists():
+        start = time.perf_counter()
+        collection_of(folder, images.model, enlarged(images.vectors, rows))
+        print(f"{rows:,} rows written in {time.perf_counter() - start:.0f} s", flush=True)
+    return Enlarged(images, folder)
+
+
+def photographs(kept: Path, queries: int) -> Photographs | None:
     """Vectors of real images by one model, and some of them apart as queries; None if there is no data."""
     given, data = os.environ.get(SOURCE), affine.data_folder()
     if given is None and data is None:
         return None
-    folder = Path(given) if given else _indexed(data or Path(), scratch / "photographs")
+    folder = Path(given) if given else _indexed(data or Path(), kept / "photographs.faemb")
     with Collection.open(folder) as collection:
         view, model = collection.view(), collection.model
         vectors = np.array(view.vectors[view.slots])
@@ -51,6 +75,8 @@ def photographs(scratch: Path, queries: int) -> Photographs | None:
 
 def _indexed(data: Path, folder: Path) -> Path:
     """Learned from flickr1500, so that the others are as new to the model as those of its users."""
+    if folder.exists():
+        return folder
     with Collection.create(folder, new_model(), keep_features=False) as collection:
         collection.make_thumbnails = False
         collection.add(data / "flickr1500")

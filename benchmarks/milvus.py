@@ -1,15 +1,17 @@
 """A store in Milvus beside the collection's own folder.
 
-    python tools/own_network.py python -m benchmarks.milvus COLLECTION [N]
+    python tools/own_network.py python -m benchmarks.milvus COLLECTION [N [TTL]]
 
 The vectors of a collection, resampled and perturbed to N (20,000) rows, are written to both and searched in both. The
-server is that of the tests (`make test-milvus` installs it), on this machine.
+server is that of the tests (`make test-milvus` installs it), on this machine. At the end it is killed, and started
+again; TTL is its setting `common.session.ttl` (6).
 """
 
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +30,7 @@ from faemb.collection.stores.store import Table, nearest_in
 from milvus_beside import MilvusBeside, require_own_network
 
 Result = TypeVar("Result")
-QUERIES, TOP = 50, 10
+QUERIES, TOP, RESTARTS = 50, 10, 3
 PERTURBED = 0.6
 """Length of the noise that is added to a vector of length 1."""
 
@@ -88,6 +90,19 @@ def measured(model: Model, rows: np.ndarray, folder: Path, server: MilvusBeside)
     store.close()
 
 
+def restarted(model: Model, count: int, folder: Path, server: MilvusBeside) -> Iterator[str]:
+    """From the start after a SIGKILL until the server answers, and from then until a search does."""
+    for _ in range(RESTARTS):
+        server.kill()
+        answering, _ = timed(server.start)
+        store = made_store(Layout(folder), server.address("bench"), "bench")
+        vectors = store.table(1, model).vectors(count)[0]
+        query = np.eye(1, model.dimension, dtype=np.float32)
+        searching, _ = timed(partial(nearest_in, vectors, query, np.arange(count), TOP))
+        store.close()
+        yield f"restart after SIGKILL: {answering:.1f} s until it answers, {searching:.1f} s more until it has searched"
+
+
 def agreement(exact: Neighbours, found: Neighbours) -> str:
     shared = np.mean(
         [len(set(a) & set(b)) / TOP for a, b in zip(exact.rows.tolist(), found.rows.tolist(), strict=True)]
@@ -96,16 +111,20 @@ def agreement(exact: Neighbours, found: Neighbours) -> str:
     return f"recall@{TOP} {shared:.3f}, scores differ by at most {gap:.1e}"
 
 
-def main(collection: str, count: str = "20000") -> None:
+def main(collection: str, count: str = "20000", session: str = "6") -> None:
     require_own_network()
     model, rows = rows_of(Path(collection), int(count))
     with tempfile.TemporaryDirectory() as folder:
-        server = MilvusBeside(Path(folder) / "server")
+        server = MilvusBeside(Path(folder) / "server", {"common.session.ttl": int(session)})
         seconds, _ = timed(server.start)
         print(f"server started in {seconds:.0f} s; {len(rows):,} rows of {model.dimension:,} dimensions", flush=True)
         try:
-            for line in measured(model, rows, Path(folder) / "bench.faemb", server):
-                print(line, flush=True)
+            for lines in (
+                measured(model, rows, Path(folder) / "bench.faemb", server),
+                restarted(model, len(rows), Path(folder) / "bench.faemb", server),
+            ):
+                for line in lines:
+                    print(line, flush=True)
         finally:
             server.stop()
 

@@ -3,11 +3,13 @@
 `make test-milvus` installs it and runs the tests in a network namespace, since the server listens on all interfaces.
 """
 
+import os
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +22,15 @@ _STARTS, _ENDS = 180.0, 60.0
 _SESSION_SECONDS = 6
 """How long a new server waits for one that was killed, and how long its parts may be too busy to report: 30 by default,
 which a test that kills it five times would spend waiting."""
+_QUICK = {
+    "proxy.timeTickInterval": 20,
+    "queryCoord.distPullInterval": 50,
+    "queryCoord.checkSegmentInterval": 100,
+    "queryCoord.checkChannelInterval": 100,
+    "indexCoord.scheduler.interval": 100,
+}
+"""Milliseconds between two looks of its parts at what others have done, ten times as often as by default: every search
+with strong consistency waits for one of them, and a Milvus collection that is loaded for several."""
 _PROGRAM = """
 import ctypes, os, signal, socket, sys
 import milvus
@@ -27,7 +38,6 @@ folder = sys.argv[1]
 if not os.path.exists(os.path.join(folder, "configs", "milvus.yaml")):
     server = milvus.default_server
     server.set_base_dir(folder)
-    server.config.set("common.session.ttl", int(sys.argv[2]))
     # Otherwise it takes the next port where connections to a killed server linger.
     server.config.try_bind_port = lambda port: socket.create_server(("127.0.0.1", port))
     server.config.resolve()
@@ -47,8 +57,8 @@ os.execv(program, [program, "run", "standalone"])
 
 
 class MilvusBeside:
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._process = folder, None
+    def __init__(self, folder: Path, settings: Mapping[str, int] = _QUICK) -> None:
+        self._folder, self._process, self._settings = folder, None, {"common.session.ttl": _SESSION_SECONDS, **settings}
         self._starter = ThreadPoolExecutor(1)  # the system ends the server when the thread that has started it ends
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -64,9 +74,13 @@ class MilvusBeside:
             time.sleep(0.2)
 
     def _started(self) -> "subprocess.Popen[bytes]":
+        settings = {
+            name: str(value) for name, value in self._settings.items()
+        }  # it reads them from its environment too
         with (self._folder / "server.log").open("ab") as log:
             return subprocess.Popen(  # noqa: S603
-                [PYTHON, "-c", _PROGRAM, self._folder, str(_SESSION_SECONDS)],
+                [PYTHON, "-c", _PROGRAM, self._folder],
+                env=os.environ | settings,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -761,18 +761,34 @@ class TestStores:
             (["copy", "photos.faemb", "milvus://127.0.0.1:1/photos"], "127.0.0.1:1 does not answer"),
             (["copy", "photos.faemb", "embedded"], "are there already"),
             (["copy", "photos.faemb", "elsewhere"], "store is 'elsewhere'; expected milvus://HOST:PORT/NAME"),
+            (["copy", "photos.faemb", "milvus://gone/p", "--forget"], "stores that it has left: there are none"),
             (["search", "photos.faemb", "photos/a.png", "--store", "milvus://here/photos"], "faemb copy photos.faemb"),
             (
                 ["index", "photos", "--out", "new.faemb", "--store", "milvus://127.0.0.1:1/p"],
                 "127.0.0.1:1 does not answer",
             ),
         ],
-        ids=["away", "same", "no address", "embedded", "index"],
+        ids=["away", "same", "no address", "nothing to forget", "embedded", "index"],
     )
     def test_mistakes(self, run, here, arguments, words):
         assert_mistake(run(*arguments), words)
         assert not (here / "new.faemb").exists()
         assert run("check", "photos.faemb", "--quiet").code == 0
+
+    @pytest.mark.parametrize("left", ["coming", "left"], ids=["of a copy that was stopped", "of a copy that was made"])
+    def test_one_whose_server_is_gone_is_forgotten(self, run, left):
+        address = "milvus://127.0.0.1:19530/photos"
+        with closing(Catalogue(Path("photos.faemb/catalogue.sqlite"))) as catalogue, catalogue.change():
+            for name, value in ((f"{left}_store", address), (f"{left}_store_id", "me"), ("left_tried", "1")):
+                catalogue.set(name, value)
+        command = f"faemb copy photos.faemb {address} --forget"
+        assert f"gone for good: {command}\n" in run("info", "photos.faemb").out
+        assert_mistake(run("copy", "photos.faemb", "milvus://other/photos", "--forget"), f"has left: {address}$")
+        sentence = f"{address} is forgotten; nothing was deleted there\n"
+        assert run(*command.split()[1:]) == (0, sentence, "")
+        assert "not in use any more" not in run("info", "photos.faemb").out
+        with closing(Catalogue(Path("photos.faemb/catalogue.sqlite"))) as catalogue:
+            assert not [name for name in catalogue.about() if name.startswith(("coming", "left_store"))]
 
 
 class TestExport:

@@ -17,8 +17,9 @@ from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
 from faemb.collection.stores.attached import made_store
 from faemb.collection.stores.embedded import Embedded
-from faemb.collection.stores.milvus import MilvusTable
-from faemb.collection.stores.milvus_server import Server, StoreAwayError
+from faemb.collection.stores.milvus import MilvusTable, SearchMode
+from faemb.collection.stores.milvus_indexes import KINDS
+from faemb.collection.stores.milvus_server import BOUNDED, Server, StoreAwayError
 from faemb.collection.stores.store import Store, Table, nearest_in
 from faemb.errors import FaembError, FormatError, InputError
 from faemb.rerank.vector_expansion import BY_VECTORS
@@ -199,22 +200,23 @@ class TestCollections:
                 plain.explain(photos / "001.png", photos / "002.png").similarity, abs=1e-5
             )
 
-    @pytest.mark.parametrize("kind", ["hnsw", "ivf-pq", "binary"])
+    @pytest.mark.parametrize("kind", sorted(KINDS))
     def test_indexes_of_short_vectors_and_codes(self, make, photos, plain, model, kind):
-        with make(model, photos) as collection:
-            found = answers(collection, photos, index=kind, verify=0)
+        with make(model, photos, index=kind) as collection:
+            found = answers(collection, photos, verify=0)
             assert found == pytest.approx(answers(plain, photos, verify=0), abs=1e-5)  # few enough to compare all
+            assert len(collection.duplicates(0.1, verify=False)) > 0
             names = {path.name for path in collection.layout.folder.glob(f"{kind}-*")}
             collection.remove(photos / "000.png")
             collection.add(picture(photos.parent / "later.png", 30))  # is compared although it is not indexed
-            (answer,) = collection.search(photos.parent / "later.png", top=9, index=kind, verify=0)
+            (answer,) = collection.search(photos.parent / "later.png", top=9, verify=0)
             assert answer.hits[0].similarity == 1
             assert photos / "000.png" not in [hit.path for hit in answer.hits]
             assert len(answer.hits) == 6
             assert names == {path.name for path in collection.layout.folder.glob(f"{kind}-*")}
 
-    @pytest.mark.parametrize("kind", BACKENDS)
-    def test_a_collection_of_any_kind_of_index_can_be_searched(self, make, photos, plain, model, kind):
+    @pytest.mark.parametrize("kind", sorted({*BACKENDS} - {*KINDS}))
+    def test_a_collection_of_any_other_kind_of_index_can_be_searched(self, make, photos, plain, model, kind):
         with make(model, photos, index=kind) as collection:
             found = answers(collection, photos, verify=0)
             assert found == pytest.approx(answers(plain, photos, verify=0), abs=1e-5)
@@ -395,6 +397,14 @@ class TestMilvus:
             other.add(picture(tmp_path / "later.png", 30))  # a writer deletes the index that no file names
             (answer,) = collection.search(tmp_path / "later.png", index="hnsw", verify=0)
             assert answer.hits[0].similarity == 1
+
+    def test_an_index_is_complete_when_it_was_just_built(self, store, rng):
+        """However old the state is that is searched: its rows alone may be read with bounded consistency."""
+        table, rows = store.table(1, tiny_model()), unit_rows(rng, 60, tiny_model())
+        table.write(0, rows, images(60))
+        live, long_ago = np.arange(60), SearchMode(parts=False, some=False, level=BOUNDED, index="hnsw")
+        _, (found,) = table._candidates(rows[:1], live, 60, long_ago)
+        assert set(found) == set(live)
 
     def test_other_programs_find_rows_by_the_name_of_the_store(self, make, photos, model, address):
         with make(model, photos) as collection:

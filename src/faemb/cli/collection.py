@@ -289,6 +289,14 @@ def copy(
         ),
     ],
     *,
+    forget: Annotated[
+        bool,
+        flag(
+            "Copy nothing: forget this address, which faemb info lists as not in use any more, as its server is gone "
+            "for good. Otherwise later changes try once a day to delete what was left there.",
+            "--forget",
+        ),
+    ] = False,
     output: Output,
 ) -> None:
     """Copy the vectors of a collection to a Milvus server, or back into its folder, and use them there from now on.
@@ -299,6 +307,11 @@ def copy(
 
     Example: faemb copy photos.faemb milvus://127.0.0.1:19530/photos
     """
+    if forget:
+        with opened(collection) as photos:
+            photos.forget_store(store)
+        output.show({"forgotten": store}, [f"{store} is forgotten; nothing was deleted there"])
+        return
     with opened(collection) as photos, Live(output.quiet) as progress:
         count = photos.copy(store, progress=progress)
     place = f"the folder {collection}" if store == "embedded" else store

@@ -147,6 +147,7 @@ def info_lines(collection: Path, known: "Info") -> Iterator[str]:
         yield f"  vectors  {known.store}"
     for address in known.left_stores:
         yield f"  not in use any more: {address}; it is deleted with a later change, when its server answers"
+        yield f"    if that is gone for good: faemb copy {quote(str(collection))} {address} --forget"
     if known.dimension:
         cure = f"; learn again with: faemb relearn {quote(str(collection))}" if known.relearning_is_due else ""
         yield f"  {_history(known)}{cure}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from faemb.collection.adding import Growth, adding, learn, learn_again, report_on
 from faemb.collection.backends import BACKENDS
 from faemb.collection.checking import all_faults, damaged_indexes, repair, repair_thumbnails
-from faemb.collection.copying import clear_away, copy
+from faemb.collection.copying import clear_away, copy, forget_store
 from faemb.collection.creating import create, settings
 from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.exclusions import exclude
@@ -216,6 +216,11 @@ class Collection(SearchableCollection):
         """
         with self._changing(progress) as writer:
             return copy(writer, self.model, address)
+
+    def forget_store(self, address: str) -> None:
+        """Forget a store that was left and could not be deleted (`Info.left_stores`); its server is not asked."""
+        with only_writer(self.layout, self._catalogue):
+            forget_store(self.layout, self._catalogue, address)
 
     def forget_unusable(self, files: Iterable[AnyPath]) -> None:
         """Drop the records of files that could not be used, and that do not exist any more."""

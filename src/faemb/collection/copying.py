@@ -88,6 +88,17 @@ def left_stores(catalogue: Catalogue) -> list[str]:
     return [about[facts[0]] for facts in (_COMING, _LEFT) if facts[0] in about]
 
 
+def forget_store(layout: Layout, catalogue: Catalogue, address: str) -> None:
+    """Do not try any more to delete a store that is not in use; an error if no such store is known."""
+    known = catalogue.about()
+    named = [facts for facts in (_COMING, _LEFT) if known.get(facts[0]) == str(parse(address))]
+    if not named:
+        others = ", ".join(left_stores(catalogue)) or "there are none"
+        raise InputError(f"{layout.folder} has not left a store at {address}; stores that it has left: {others}")
+    with catalogue.change():
+        catalogue.forget(*(name for facts in named for name in facts))
+
+
 def _was_tried(about: Mapping[str, str]) -> bool:
     """Whether the server did not answer within the last day."""
     with suppress(KeyError, ValueError):

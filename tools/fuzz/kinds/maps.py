@@ -61,7 +61,7 @@ def _candidates(folder: Path, kind: str) -> None:
     server, vectors = Answers(), np.random.default_rng(0).standard_normal((SLOTS, 1, DIMENSION)).astype(np.float32)
     indexes = Indexes(server, folder, TABLE, "", DIMENSION)
     index = indexes.get(kind, np.arange(SLOTS), 1, lambda slots: vectors[slots])
-    index.candidates(vectors[:2, 0], 5, "Strong")
+    index.candidates(vectors[:2, 0], 5)
     for name, data in server.searched:
         if not name.startswith(f"{TABLE}_"):
             raise Damage("a collection that does not belong to this table is searched")

@@ -10,9 +10,9 @@ A row of a table is V entities of Milvus, one for each vector of the image:
     vector    FLOAT_VECTOR      unit length; inner product; FLAT: every comparison is exact
 
 The description of a Milvus collection names the collection and the model to which it belongs, and is compared before
-the first use. Searches see all rows that the catalogue names: with strong consistency while a state of the catalogue is
-younger than the staleness of bounded consistency (5 s unless the server is configured otherwise), with bounded
-consistency later.
+the first use. Searches see all rows that the catalogue names, or that an index has: with strong consistency while a
+state of the catalogue, or an index, is younger than the staleness of bounded consistency (5 s unless the server is
+configured otherwise), with bounded consistency later.
 """
 
 import json
@@ -36,7 +36,7 @@ from faemb.collection.nearest import Neighbours
 from faemb.collection.slots import checksums
 from faemb.collection.stores.addresses import Address
 from faemb.collection.stores.milvus_indexes import KINDS, Indexed, Indexes, collections_in
-from faemb.collection.stores.milvus_server import ONE_CALL, Server, milvus
+from faemb.collection.stores.milvus_server import BOUNDED, ONE_CALL, STRONG, Server, consistency, milvus
 from faemb.collection.stores.store import RemoteVectors, Store, Table
 from faemb.errors import FormatError, InputError
 
@@ -53,9 +53,6 @@ _MARGIN = 16
 """Number of extra results requested, since rows of recently removed images may be among the results."""
 _MORE, _AT_LEAST = 4, 64
 """Candidates requested from an index: `_MORE` times the number of results, at least `_AT_LEAST`."""
-_YOUNG = 10.0
-"""Seconds for which a state of the catalogue is searched with strong consistency."""
-_STRONG, _BOUNDED = "Strong", "Bounded"
 _WRITER = "faemb.writer"
 """Property of a Milvus collection: the mark of a writer."""
 
@@ -219,7 +216,7 @@ class MilvusTable(Table):
         schema.add_field("name", kinds.VARCHAR, max_length=65_535)
         schema.add_field("hash", kinds.VARCHAR, max_length=128)
         schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dimension)
-        self._server.ask("create_collection", self.name, schema=schema, consistency_level=_BOUNDED)
+        self._server.ask("create_collection", self.name, schema=schema, consistency_level=BOUNDED)
         self._is_verified = True
 
     def _complete(self) -> None:
@@ -254,7 +251,7 @@ class MilvusTable(Table):
             yield {"id": slot * self.per_slot + part, "part": part, "vector": vector, **facts}
 
     def row(self, slot: int) -> Float[np.ndarray, " w"] | None:
-        return self.read([slot], _STRONG).get(slot)
+        return self.read([slot], STRONG).get(slot)
 
     def read(self, slots: Iterable[int], level: str) -> dict[int, Float[np.ndarray, " w"]]:
         """The rows of slots; missing ones are left out."""
@@ -282,7 +279,7 @@ class MilvusTable(Table):
         entries = [entry for entry in images if entry.slot is not None]
         if not self.exists():
             return {entry.id for entry in entries}
-        held = self.read([entry.slot or 0 for entry in entries], _STRONG)
+        held = self.read([entry.slot or 0 for entry in entries], STRONG)
         sums = {slot: zlib.crc32(row.tobytes()) for slot, row in held.items()}
         return {entry.id for entry in entries if sums.get(entry.slot or 0) != entry.vector_crc}
 
@@ -309,9 +306,7 @@ class MilvusTable(Table):
 
     def _entities_held(self) -> int:
         self.require()
-        (found,) = self._server.ask(
-            "query", self.name, filter="", output_fields=["count(*)"], consistency_level=_STRONG
-        )
+        (found,) = self._server.ask("query", self.name, filter="", output_fields=["count(*)"], consistency_level=STRONG)
         return int(found["count(*)"])
 
     def _ids(self) -> Int[np.ndarray, " n"]:
@@ -319,7 +314,7 @@ class MilvusTable(Table):
 
     def _all_ids(self, client: Any) -> list[int]:
         pages = client.query_iterator(
-            self.name, batch_size=_MOST_ROWS, output_fields=["id"], consistency_level=_STRONG, timeout=ONE_CALL
+            self.name, batch_size=_MOST_ROWS, output_fields=["id"], consistency_level=STRONG, timeout=ONE_CALL
         )
         found: list[int] = []
         while page := pages.next():
@@ -371,7 +366,7 @@ class MilvusTable(Table):
         self, queries: Float[np.ndarray, "Q D"], live: Int[np.ndarray, " n"], count: int, how: "SearchMode"
     ) -> tuple[Indexed, list[Int[np.ndarray, " c"]]]:
         index = self._store.indexes(self.name, self._model).get(how.index or "", live, self.per_slot, self._stored)
-        return index, index.candidates(queries, max(_MORE * count, _AT_LEAST) * self.per_slot, how.level)
+        return index, index.candidates(queries, max(_MORE * count, _AT_LEAST) * self.per_slot)
 
     def _stored(self, slots: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n V D"]:
         return Fetched(self, 0, time.monotonic(), parts=True)[slots]
@@ -454,7 +449,7 @@ class Fetched(RemoteVectors):
 
     @property
     def _level(self) -> str:
-        return _STRONG if time.monotonic() - self._since < _YOUNG else _BOUNDED
+        return consistency(self._since)
 
     def __getitem__(self, slots: Any) -> Float[np.ndarray, "..."]:
         wanted = np.asarray(slots, np.int64)

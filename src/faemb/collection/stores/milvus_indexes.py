@@ -12,10 +12,11 @@ or when they cover too few slots. Later slots are compared exactly, and candidat
 import json
 import re
 import secrets
+import time
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from faemb.collection.linear_maps import LinearMap, code_map, short_map
-from faemb.collection.stores.milvus_server import Server, milvus
+from faemb.collection.stores.milvus_server import BOUNDED, Server, consistency, milvus
 from faemb.errors import FaembError, InputError
 from faemb.runtime.limits import require_memory
 from faemb.runtime.storage import replacing
@@ -93,8 +94,10 @@ class Indexed:
     covered: int
     """Number of slots that the index covers."""
     linear: LinearMap
+    since: float = field(default_factory=time.monotonic)
+    """When it was built or opened: its rows were written before."""
 
-    def candidates(self, queries: Float[np.ndarray, "Q D"], count: int, level: str) -> list[Int[np.ndarray, " c"]]:
+    def candidates(self, queries: Float[np.ndarray, "Q D"], count: int) -> list[Int[np.ndarray, " c"]]:
         """Ids to compare with each query."""
         limit = min(count, _MOST_ROWS)
         answers = self.server.ask(
@@ -104,7 +107,7 @@ class Indexed:
             limit=limit,
             anns_field="vector",
             search_params=self.kind.searching(limit),
-            consistency_level=level,
+            consistency_level=consistency(self.since),
         )
         return [np.array([hit["id"] for hit in hits], np.int64) for hits in answers]
 
@@ -179,7 +182,7 @@ class Indexes:
         index = client.prepare_index_params()
         how = {"index_type": kind.algorithm, "metric_type": kind.metric, "params": kind.building(rows)}
         index.add_index("vector", **how)
-        self._server.ask("create_collection", name, schema=schema, index_params=index, consistency_level="Bounded")
+        self._server.ask("create_collection", name, schema=schema, index_params=index, consistency_level=BOUNDED)
 
 
 def collections_in(folder: Path) -> set[str]:

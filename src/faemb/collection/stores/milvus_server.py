@@ -38,6 +38,10 @@ _PASSING_WORDS = (
     "unhealthy",
 )
 
+STRONG, BOUNDED = "Strong", "Bounded"
+_YOUNG = 10.0
+"""Seconds for which searches after a change ask for strong consistency."""
+
 
 class StoreAwayError(FaembError):
     """A server does not answer."""
@@ -45,6 +49,11 @@ class StoreAwayError(FaembError):
 
 class StoreFullError(FaembError):
     """A server has no room."""
+
+
+def consistency(since: float) -> str:
+    """Level at which a search sees all that was written before this time (`time.monotonic`)."""
+    return STRONG if time.monotonic() - since < _YOUNG else BOUNDED
 
 
 class Server:
