@@ -1,10 +1,13 @@
 # A server for the collection /data/photos.faemb; docs/serving.md says how it is run.
-FROM python:3.13-slim AS build
+# BASE: any image with Python 3.11 to 3.13 and venv, such as python:3.13-slim of your own registry.
+ARG BASE=python:3.13-slim
+
+FROM $BASE AS build
 COPY pyproject.toml README.md LICENSE /source/
 COPY src /source/src
 RUN python -m venv /opt/faemb && /opt/faemb/bin/pip install --no-cache-dir "/source[web,faiss]"
 
-FROM python:3.13-slim
+FROM $BASE
 COPY --from=build /opt/faemb /opt/faemb
 RUN useradd --system --uid 10001 --no-create-home faemb
 USER 10001

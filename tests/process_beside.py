@@ -9,6 +9,7 @@ import atexit
 import io
 import json
 import os
+import select
 import signal
 import sqlite3
 import subprocess
@@ -396,6 +397,15 @@ def get_acquainted(places: Iterable[str]) -> None:
                 extractor.extract(file)
 
 
+def wait_for(child: int) -> None:
+    """Until it has ended. When nobody gives orders any more, such as after a test that failed, it is killed."""
+    while not os.waitpid(child, os.WNOHANG)[0]:
+        orders, _, _ = select.select([sys.stdin], [], [], 0.005)
+        if orders:  # they have ended: a next one is given only after the answer to this one
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+
+
 def serve() -> None:
     work_here(pytest.MonkeyPatch())
     tiny_model()  # imports what learning needs
@@ -417,7 +427,7 @@ def serve() -> None:
         if "after" in order:
             time.sleep(order["after"])
             os.kill(child, signal.SIGKILL)  # which does nothing to one that has ended
-        os.waitpid(child, 0)
+        wait_for(child)
         outcome = json.loads(end.read_text()) if end.exists() else {"steps": 0, "fault": ""}
         print(json.dumps({"killed": not end.exists(), **outcome}), flush=True)
 

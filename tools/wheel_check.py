@@ -2,7 +2,8 @@
 
     python tools/wheel_check.py FOLDER
 
-The command line and the demo are run without any extra.
+The command line and the demo are run without any extra, and without any program of the system: small containers hardly
+have one.
 """
 
 import subprocess
@@ -16,16 +17,19 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         environment = Path(place) / "environment"
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        install = ["python", "-m", "pip", "install", "--quiet"]
+        install = ["-m", "pip", "install", "--quiet", str(wheel)]
+        subprocess.run([environment / "bin" / "python", *install], check=True)
         commands = (
-            [*install, str(wheel)],
             ["faemb", "--help"],
             ["faemb", "--version"],
             ["python", "-m", "faemb", "--version"],
             ["faemb", "demo", "--out", "demo"],
         )
         for program, *arguments in commands:  # away from the source tree, so that only the wheel can be imported
-            subprocess.run([environment / "bin" / program, *arguments], check=True, cwd=place)
+            command = [environment / "bin" / program, *arguments]
+            ended = subprocess.run(command, cwd=place, env={"PATH": ""}, stderr=subprocess.PIPE, timeout=600)
+            if ended.returncode or ended.stderr:
+                sys.exit(f"{program} {' '.join(arguments)}: {ended.returncode}, {ended.stderr.decode()}")
         if not (Path(place) / "demo" / "demo.html").is_file():
             sys.exit(f"{wheel.name} is installed, and its demo made no page")
     print(f"{wheel.name} works in an empty environment")

@@ -107,3 +107,17 @@ def test_errors_and_pictures_are_described_as_they_are_sent(client):
         responses = paths[path]["get"]["responses"]
         assert list(responses["200"]["content"]) == [media]
         assert list(responses["4XX"]["content"]) == ["application/problem+json"]
+
+
+def test_a_model_that_cannot_be_used_any_more_is_told(tmp_path):
+    """Another process has learned it again, and its file is damaged."""
+    collection = make_collection(tmp_path, ["a.png", "b.png"]) / "photos.faemb"
+    with serving(ServerSettings(collection, jobs=1)) as client:
+        assert client.get("/api/info").json()["model_fault"] is None
+        with Collection.open(collection) as photos:
+            photos.relearn()
+            photos.layout.model(photos._catalogue.in_use().model).write_bytes(b"no model")
+        told = client.get("/api/info").json()
+        assert "is not a faemb model" in told["model_fault"]
+        assert "--repair" in told["model_fault"]
+        assert told["images"] == 2

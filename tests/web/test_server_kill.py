@@ -76,10 +76,13 @@ def test_a_server_that_is_killed_at_any_step(collection, tmp_path):
     def serve(target: Path, sent: list[Path], **orders: float) -> tuple[Any, dict[str, Path]]:
         until.unlink(missing_ok=True)
         beside.start("serve_uploads", target, sources, until, **orders)
-        assert wait_until(beside.told)
-        acknowledged = send_all(f"http://127.0.0.1:{beside.told()[0]}", sent)
-        until.touch()
-        return beside.end(), acknowledged
+        try:
+            assert wait_until(beside.told)
+            acknowledged = send_all(f"http://127.0.0.1:{beside.told()[0]}", sent)
+        finally:
+            until.touch()
+            ended = beside.end()
+        return ended, acknowledged
 
     trial = Path(shutil.copytree(tmp_path / "photos.faemb", tmp_path / "trial" / "photos.faemb"))
     shutil.copytree(tmp_path / "photos", tmp_path / "trial" / "photos")

@@ -151,6 +151,7 @@ class Info(BaseModel):
     parts: int = Field(description="Each image also has vectors of n x n parts; 0 if it has not.")
     learned_from: int | None = Field(description="Images from which the model was learned; null if not known.")
     relearning_is_due: bool = Field(description="The collection has outgrown its model.")
+    model_fault: str | None = Field(description="Why the model cannot be used now, with the cure; null if it can.")
     writable: bool = Field(description="Images may be added and removed.")
     most_bytes: int = Field(description="Largest image that may be sent.")
     version: str

@@ -2,11 +2,16 @@
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsing import assert_looks_right
+from browsing import assert_accessible, assert_looks_right
+from faemb.collection import Collection
+from faemb.web.settings import ServerSettings
+from served import serving
+from small_collections import make_collection
 
 VIEWS = {
     "start": "/",
@@ -112,3 +117,19 @@ def test_words_of_a_collection_and_of_its_results(page: Page, server: str, ids: 
     expect(page.locator(".results .claim.unsure").last).to_have_text("Confidence")
     show(page, server + VIEWS["over-impossible"], ids)
     expect(page.locator(".verdict")).to_have_text("Not confirmed: confidence 0 %")
+
+
+def test_a_model_that_cannot_be_used_is_told(page: Page, tmp_path: Path):
+    """Another process has learned it again while the server ran, and its file is damaged."""
+    collection = make_collection(tmp_path, ["a.png", "b.png"]) / "photos.faemb"
+    with serving(ServerSettings(collection, jobs=1)) as client:
+        page.goto(f"{client.base_url}/?view=state")
+        expect(page.get_by_text("2 pictures, 2 can be found")).to_be_visible()
+        expect(page.locator(".problem")).to_have_count(0)
+        with Collection.open(collection) as photos:
+            photos.relearn()
+            photos.layout.model(photos._catalogue.in_use().model).write_bytes(b"no model")
+        page.reload()
+        expect(page.locator(".problem")).to_contain_text("is not a faemb model")
+        assert_accessible(page)
+        page.close()  # it asks the server now and then

@@ -343,24 +343,25 @@ def test_nothing_is_claimed_below_the_line(page: Page, server: str, ids: dict[st
 
 
 def test_hits_are_counted_as_far_as_they_have_come(page: Page, server: str, ids: dict[str, int]):
-    """Three of them are sure; the others, which were not judged, come later."""
+    """The query itself and three others are compared with it, and come first; the rest comes later."""
     later: list[Route] = []
 
-    def answer(route: Route) -> None:
-        if 'name="offset"\r\n\r\n3' in (route.request.post_data or ""):
+    def ask(route: Route, top: int) -> None:
+        fields = (route.request.post_data or "").replace('name="top"\r\n\r\n60', f'name="top"\r\n\r\n{top}')
+        boundary = fields.partition("\r\n")[0]
+        route.continue_(post_data=f'{boundary}\r\nContent-Disposition: form-data; name="verify"\r\n\r\n4\r\n{fields}')
+
+    def ask_or_wait(route: Route) -> None:
+        if 'name="offset"\r\n\r\n4' in (route.request.post_data or ""):
             later.append(route)
         else:
-            route.fulfill(json=judged(route, slice(0, 3), {"verdict": "same", "confidence": 0.95}))
+            ask(route, 4)
 
-    def judged(route: Route, part: slice, verdict: dict[str, object]) -> dict[str, object]:
-        told = route.fetch().json()
-        return told | {"hits": [hit | {"itself": False} | verdict for hit in told["hits"][part]], "total": 35}
-
-    page.route("**/api/search", answer)
+    page.route("**/api/search", ask_or_wait)
     page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}")
     expect(page.locator(".summary")).to_contain_text("At least 3 pictures show the same thing.")
     assert wait_until(lambda: page.evaluate("1") and bool(later))
-    later[0].fulfill(json=judged(later[0], slice(0, 32), {"verdict": "", "confidence": None}))
+    ask(later[0], 60)
     expect(page.locator(".line")).to_have_text("Not compared with the query, only similar to it:")
     expect(page.locator(".summary")).to_contain_text(re.compile("^3 pictures show the same thing"))
 

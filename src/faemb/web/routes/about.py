@@ -9,7 +9,7 @@ from faemb.collection import Collection
 from faemb.pages.document import render
 from faemb.web import schema
 from faemb.web.documentation import operations
-from faemb.web.problems import text
+from faemb.web.problems import sentence, text
 from faemb.web.service import Shared
 
 router = APIRouter(tags=["about"])
@@ -40,6 +40,7 @@ async def info(service: Shared) -> schema.Info:
             parts=known.parts,
             learned_from=known.learned_from,
             relearning_is_due=known.relearning_is_due,
+            model_fault=None if known.model_fault is None else text(sentence(known.model_fault)),
             writable=settings.writable,
             most_bytes=settings.most_bytes,
             version=faemb.__version__,

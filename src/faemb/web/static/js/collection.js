@@ -33,8 +33,9 @@ export class CollectionView {
     );
     const due = server.writable && info.relearning_is_due;
     const learn = due ? [element("p", { class: "note" }, state.relearnDue), button(state.relearn, relearn)] : [];
+    const fault = info.model_fault === null ? "" : element("p", { class: "problem" }, state.fault(info.model_fault));
     this.content.replaceChildren(
-      facts(info), ...learn, server.writable ? "" : element("p", { class: "soft" }, state.readOnly), jobs,
+      fault, facts(info), ...learn, server.writable ? "" : element("p", { class: "soft" }, state.readOnly), jobs,
       unusable(info.unreadable), folders(info.folders),
     );
   }

@@ -265,6 +265,7 @@ export const words = {
     encoder: "Encoder",
     dimension: (count) => `${counted(count, "number")} per picture`,
     learned: (count) => `learned from ${counted(count, "picture")}`,
+    fault: (reason) => `Nothing can be searched or added now. ${reason}`,
     relearnDue: "The collection has grown much since the model was learned. Learning it again finds more.",
     relearn: "Learn the model again",
     index: "Search",
