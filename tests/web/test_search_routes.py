@@ -286,6 +286,11 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(client.get("/api/nothing"), 404, "There is nothing at this address")
 
 
+def test_a_box_without_features_is_told_by_its_explanation(client, ids):
+    told = client.get(f"/api/explain/image-{ids['a.png']}/{ids['b.png']}", params={"box": "0,0,3,3"}).json()
+    assert told["reasons"][-2:] == ["The box holds no local features.", "Confidence is that of the vectors alone."]
+
+
 def test_a_query_without_features_has_no_hits(client, tmp_path):
     answer = search(client, blank(tmp_path / "plain.png").read_bytes()).json()
     assert (answer["hits"], answer["query"]["features"]) == ([], 0)

@@ -162,7 +162,9 @@ class Explainer:
         if judgement.verification is None:
             asked = replace(asked, features=nearest)
             parts = shares(view.model.encoder_, nearest.descriptors, vector)
-            if found.features is not None:
+            if not len(local.features):
+                notes.append("the query has no local features" if box is None else "the box holds no local features")
+            elif found.features is not None:
                 notes.append("features of this extractor have no geometry to verify")
             notes.append("confidence is that of the vectors alone")
         return Explanation(asked, found, similarity, confidence, judgement.verification, parts, box, tuple(notes))
