@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
             ["faemb", "demo", "--out", "demo"],
         )
         for program, *arguments in commands:  # away from the source tree, so that only the wheel can be imported
-            command = [environment / "bin" / program, *arguments]
+            command = [str(environment / "bin" / program), *arguments]
             ended = subprocess.run(command, cwd=place, env={"PATH": ""}, stderr=subprocess.PIPE, timeout=600)
             if ended.returncode or ended.stderr:
                 sys.exit(f"{program} {' '.join(arguments)}: {ended.returncode}, {ended.stderr.decode()}")

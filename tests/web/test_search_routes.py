@@ -305,6 +305,11 @@ def test_a_query_that_lies_on_its_side(client, folder, ids):
     assert client.get(address, params={"turned": True}).json()["similarity"] == after["a.png"]
 
 
+def test_a_box_without_features_is_told_by_its_explanation(client, ids):
+    told = client.get(f"/api/explain/image-{ids['a.png']}/{ids['b.png']}", params={"box": "0,0,3,3"})
+    assert_problem(told, 422, "has no local features in the box, so there is nothing to explain")
+
+
 def test_a_query_without_features_has_no_hits(client, tmp_path):
     answer = search(client, blank(tmp_path / "plain.png").read_bytes()).json()
     assert (answer["hits"], answer["query"]["features"]) == ([], 0)

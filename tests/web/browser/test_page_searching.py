@@ -282,6 +282,22 @@ def test_a_photograph_that_the_server_has_lost_is_explained(page: Page, server: 
     watch.expected = (*watch.expected, "404")
     page.goto(f"{server}/?query=upload-{'0' * 32}")
     expect(page.get_by_role("alert")).to_contain_text("send it again")
+    expect(page.get_by_role("button", name="Try again")).to_have_count(0)  # it would be answered in the same way
+    expect(page.locator(".query .frame")).to_be_hidden()
+    expect(page.get_by_text("The picture cannot be shown.")).to_be_visible()
+
+
+def test_a_server_that_has_gone_is_told_once(page: Page, watch: Watch, gallery: Path, photograph: Path):
+    watch.expected = (*watch.expected, "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+    with serving(ServerSettings(gallery / "gallery.faemb", jobs=1)) as client:
+        page.goto(str(client.base_url))
+        expect(page.locator(".start-cards .card:not(.skeleton)").first).to_be_visible()
+    page.get_by_label("Choose a photograph").set_input_files(photograph)
+    expect(page.get_by_role("alert")).to_have_text("The server cannot be reached. Is it still running?")
+    expect(page.locator(".start section > *")).to_have_count(0)
+    page.get_by_role("link", name="Browse", exact=True).click()
+    expect(page.get_by_role("alert")).to_have_text("The server cannot be reached. Is it still running?")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
 def test_filters_are_in_the_address(page: Page, server: str, gallery: Path, ids: dict[str, int]):

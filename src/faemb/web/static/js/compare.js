@@ -126,11 +126,7 @@ export class Comparison {
   #explained(explanation) {
     this.explanation = explanation;
     const { query, result, verdict, confidence, reasons } = explanation;
-    const label = (text) => element("span", { class: "with" }, text);
-    this.title.replaceChildren(
-      label(`${words.compare.query} `), element("bdi", {}, query.name), label(` · ${words.compare.result} `),
-      element("bdi", {}, result.name),
-    );
+    this.title.replaceChildren(named(words.compare.query, query.name), " ", named(words.compare.result, result.name));
     this.claim.replaceChildren(
       element("b", { class: `claim ${verdict}` }, words.results.claim(verdict)),
       `: ${words.results.confidence(confidence)}`,
@@ -247,6 +243,13 @@ export class Comparison {
     this.sliderName.textContent = this.manner === "wipe" ? words.compare.edge : words.compare.opacity;
     this.overlay.choose(this.manner, this.manner === "blink" ? 100 : Number(this.slider.value));
   }
+}
+
+/** A name and whose it is; one that is too long is cut, so that the other one is seen too. */
+function named(whose, name) {
+  return element(
+    "span", { class: "named", title: name }, element("span", { class: "with" }, `${whose} `), element("bdi", {}, name),
+  );
 }
 
 function iconButton(shape, label, onclick) {

@@ -76,9 +76,8 @@ export class Endless {
     this.watch.disconnect();
     if (!this.offset) this.list.replaceChildren();
     this.element.removeAttribute("aria-busy");
-    this.foot.replaceChildren(
-      problem(error), button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" }),
-    );
+    const again = button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" });
+    this.foot.replaceChildren(problem(error), isFinal(error.status) ? "" : again);
   }
 
   close() {
@@ -86,6 +85,9 @@ export class Endless {
     this.stopping?.abort();
   }
 }
+
+/** Whether asking again is answered in the same way: the fault is in what was asked. */
+const isFinal = (status) => [400, 404, 422].includes(status);
 
 /** An error where the user looks. */
 export function problem(error) {

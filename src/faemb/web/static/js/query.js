@@ -77,6 +77,7 @@ export class QueryPanel {
     this.picture.alt = "";
     this.picture.src = address;
     this.picture.hidden = false;
+    this.element.classList.remove("without-picture");
   }
 
   /** Whether the next finger on the picture draws a box. */
@@ -94,6 +95,7 @@ export class QueryPanel {
 
   #missing() {
     this.picture.hidden = true;
+    this.element.classList.toggle("without-picture", !this.size);
     if (this.key) this.facts.textContent = words.query.noPicture;
     if (this.size) return; // a box can be drawn nevertheless
     this.hint.replaceChildren();

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { card, skeletons } from "./cards.js";
 import { chooser } from "./choosing.js";
 import { element } from "./dom.js";
+import { problem } from "./endless.js";
 import { icon } from "./icons.js";
 import { server } from "./server.js";
 import { addressOf } from "./state.js";
@@ -33,9 +34,12 @@ async function fill(cards, offered) {
     cards.replaceChildren(...shown.map(offer));
     if (!shown.length) offered.replaceChildren(nothing());
   } catch (error) {
-    cards.replaceChildren(element("li", { class: "problem", role: "alert" }, error.message));
+    offered.replaceChildren(isTold(error) ? "" : problem(error));
   }
 }
+
+/** Whether the page says so already, such as of a search that could not be sent. */
+const isTold = (error) => [...document.querySelectorAll(".problem")].some((each) => each.textContent === error.message);
 
 function nothing() {
   const add = server.writable && element("a", { href: addressOf({ view: "add" }) }, words.add.heading);

@@ -57,7 +57,8 @@ function fileRow(file) {
   const { add } = words;
   const state = element("span", { class: "state" }, add.waiting);
   const progress = bar(0);
-  const row = element("li", { class: "file" }, element("span", { class: "name" }, nameOf(file.name)), state, progress);
+  const name = element("span", { class: "name", title: file.name }, nameOf(file.name));
+  const row = element("li", { class: "file" }, name, state, progress);
   const sent = (part) => {
     state.textContent = add.sending(part);
     progress.firstChild.style.width = `${100 * part}%`;
