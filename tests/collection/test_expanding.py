@@ -247,7 +247,7 @@ class TestByVectors:
         ("options", "message"),
         [
             ({"verify": 100}, "expand 'scaled' ranks by vectors alone, and verify is 100; set it to 0"),
-            ({"verify": 0, "query_parts": 2}, "expand 'scaled' is for whole queries; leave query_parts out"),
+            ({"verify": 0, "query_parts": 2}, "expand 'scaled' is for queries with one vector; leave query_parts out"),
         ],
     )
     def test_what_does_not_go_together_is_refused(self, views, scene, options, message):
