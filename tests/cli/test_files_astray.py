@@ -88,8 +88,8 @@ def test_one_deleted_photograph(run, here):
     ended = run("search", "photos.faemb", "query.png")
     assert f"{here}/photos/a.png  (not there)\n" in ended.out
     assert ended.err == (
-        "faemb: 1 of these 3 files are not there, or have changed since they were indexed; "
-        "run: faemb update photos.faemb\n"
+        "faemb: of these 3 files, 1 cannot be found or changed after indexing; run: faemb update photos.faemb, "
+        "or if images were moved: faemb relocate photos.faemb OLD NEW\n"
     )
 
 

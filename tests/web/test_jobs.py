@@ -234,3 +234,8 @@ def test_a_stage_of_unknown_length(collection):
     with Collection.open(collection) as photos:
         job.run(photos, work)
     assert job.state == "done"
+
+
+def test_a_body_that_is_no_json_is_explained(client):
+    answer = client.post("/api/jobs", content="{update", headers={"Content-Type": "application/json"})
+    assert problem(answer, 422) == "The body of the request is not JSON."

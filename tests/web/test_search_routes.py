@@ -233,14 +233,40 @@ def test_a_file_that_has_changed_or_leads_elsewhere_is_not_served(own, ids):
     (photos / "b.png").unlink()
     (photos / "b.png").symlink_to("/etc/passwd")
     (photos / "c.jpg").unlink()
-    for address in ("/api/images/{}/file", "/api/pictures/image-{}"):
-        assert_problem(client.get(address.format(ids["a.png"])), 409, "has changed since it was indexed")
-        assert_problem(client.get(address.format(ids["b.png"])), 409, "has changed since it was indexed")
-        assert_problem(client.get(address.format(ids["c.jpg"])), 404, "is not there")
-    thumbnail = client.get(f"/api/images/{ids['c.jpg']}/thumbnail")  # the stored one
-    assert thumbnail.status_code == 200
+    address = "/api/images/{}/file"
+    assert_problem(client.get(address.format(ids["a.png"])), 409, "has changed since it was indexed")
+    assert_problem(client.get(address.format(ids["b.png"])), 409, "has changed since it was indexed")
+    assert_problem(client.get(address.format(ids["c.jpg"])), 404, "is not there")
     assert names(search(client, query=f"image-{ids['c.jpg']}", top=1)) == ["c.jpg"]  # by its stored features
     assert not client.get(f"/api/images/{ids['c.jpg']}").json()["available"]
+
+
+def test_an_image_whose_file_has_gone_or_changed_is_shown_by_its_stored_thumbnail(own, ids):
+    client, photos = own
+    assert "thumbnail" not in " ".join(explained(client, ids["a.png"]))
+    picture(photos / "a.png", 99)
+    (photos / "b.png").unlink()
+    (photos / "b.png").symlink_to("/etc/passwd")
+    (photos / "c.jpg").unlink()
+    for name, state in (("a.png", "changed since it was"), ("b.png", "changed since it was"), ("c.jpg", "not there")):
+        stored = client.get(f"/api/images/{ids[name]}/thumbnail")
+        shown = client.get(f"/api/pictures/image-{ids[name]}", params={"v": "0"})
+        assert (shown.status_code, shown.content) == (200, stored.content)
+        assert shown.headers["Cache-Control"] == "private, no-cache"
+        (reason,) = [each for each in explained(client, ids[name]) if "thumbnail" in each]
+        assert state in reason
+
+
+def test_without_a_stored_thumbnail_the_fault_of_the_file_is_said(own, ids):
+    client, photos = own
+    (photos / "c.jpg").unlink()
+    for stored in (photos.parent / "photos.faemb").glob("thumbnails*"):
+        stored.unlink()
+    assert_problem(client.get(f"/api/pictures/image-{ids['c.jpg']}"), 404, "The file c.jpg is not there")
+
+
+def explained(client: httpx.Client, id: int) -> list[str]:
+    return client.get(f"/api/explain/image-{id}/{id}").json()["reasons"]
 
 
 def test_browsers_keep_only_pictures_whose_address_names_the_content(own, ids):
@@ -354,3 +380,21 @@ def test_errors_are_in_words_of_this_server(client, method, path, sentence):
 def test_errors_in_a_form_are_in_words_of_this_server(client, field, value, sentence):
     answer = client.post("/api/search", data={"query": "image-1", field: value})
     assert (answer.status_code, answer.json()["detail"]) == (422, sentence)
+
+
+def test_a_body_of_another_kind_is_explained(client):
+    sent = client.post("/api/search", json={"query": "image-1"})
+    assert_problem(sent, 422, "Give either a file or a query, as a field of a form")
+    sent = client.post("/api/search", data={"file": "hello"})
+    assert_problem(sent, 422, "file is text; expected a file.")
+
+
+def test_a_photograph_sent_again_has_the_name_it_is_sent_by(client, folder):
+    content = (folder / "photos" / "a.png").read_bytes()
+    keys = set()
+    for name in ("first.png", "second.png"):
+        asked = client.post("/api/search", files={"file": (name, content)}).json()["query"]
+        again = client.post("/api/search", data={"query": asked["key"]}).json()["query"]
+        assert (asked["name"], again["name"]) == (name, name)
+        keys.add(asked["key"])
+    assert len(keys) == 1

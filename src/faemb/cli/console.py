@@ -88,6 +88,12 @@ def print_what_is_logged(*names: str) -> None:
         logging.getLogger(name).propagate = False
 
 
+def silence(*names: str) -> None:
+    """Print nothing that these parts log."""
+    for name in names:
+        logging.getLogger(name).disabled = True
+
+
 class _LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         warning(record.getMessage().strip())

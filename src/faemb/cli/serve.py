@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from faemb.cli.console import is_shown_on_a_terminal, print_what_is_logged, result
+from faemb.cli.console import is_shown_on_a_terminal, print_what_is_logged, result, silence
 from faemb.cli.options import Device, InCollection, Jobs, Store, flag, open_address, value
 
 TOKEN = "FAEMB_TOKEN"  # noqa: S105, the name of a variable
@@ -68,6 +68,7 @@ def serve(
             open_address(address)
 
     print_what_is_logged("uvicorn", "faemb")
+    silence("python_multipart")  # what a visitor sent wrongly is told to the visitor
     serve(settings, ready)
 
 

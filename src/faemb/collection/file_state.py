@@ -58,8 +58,8 @@ def note_on_files(collection: Path, folders: Sequence[Path], states: Mapping[Pat
         return ""
     if len(astray) < len(states):
         return (
-            f"{len(astray)} of these {len(states)} files are not there, or have changed since they were indexed; "
-            f"run: {update}"
+            f"of these {len(states)} files, {len(astray)} cannot be found or changed after indexing; "
+            f"run: {update}, or if images were moved: faemb relocate {typed(collection)} OLD NEW"
         )
     old = next((folder for folder in folders if astray[0].is_relative_to(folder)), astray[0].parent)
     return (

@@ -92,6 +92,8 @@ class Answer:
         """Why there is no hit but the query itself; empty if there are others."""
         if any(not hit.itself for hit in self.hits):
             return ""
+        if not self.features:
+            return "nothing found: the query has no local features; give a larger or more detailed picture"
         image = "other image" if self.hits else "image"
         limits = (("confidence", self.least_confidence), ("similarity", self.threshold))
         asked = " and ".join(f"a {what} of {least:g} or more" for what, least in limits if least is not None)

@@ -50,10 +50,11 @@ async def question_from(service: Service, upload: UploadFile) -> Question:
     writing = asyncio.ensure_future(asyncio.to_thread(_write, upload, file))
     try:
         id, size = await asyncio.shield(writing)
-        if service.queries.get(id) is None:
+        known = service.queries.get(id)
+        if known is None:
             features = await described(service, file, name)
-            if service.queries.get(id) is None:  # also not sent by another visitor meanwhile
-                service.queries.keep(Query(id, name, file, size, features))
+            known = service.queries.get(id) or Query(id, name, file, size, features)  # another visitor may have sent it
+        service.queries.keep(replace(known, name=name))
     finally:
         if not service.queries.holds(file):
             writing.add_done_callback(lambda _: file.unlink(missing_ok=True))  # a thread may still write it

@@ -30,6 +30,10 @@ def in_words(error: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in error["loc"][1:]) or "the request"
     if error["type"] == "missing":
         return f"{place} is missing."
+    if error["type"] == "json_invalid":
+        return "The body of the request is not JSON."
+    if isinstance(error.get("ctx", {}).get("error"), ValueError) and "UploadFile" in error["msg"]:
+        return f"{place} is text; expected a file."
     expected = _expected(error["type"], error.get("ctx", {}))
     if expected is None:
         return f"{place} cannot be used: {error['msg']}."

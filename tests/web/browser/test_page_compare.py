@@ -236,7 +236,7 @@ def test_an_address_of_a_comparison_can_be_shared(page: Page, server: str, pair:
 
 def test_without_a_transform_it_says_so(page: Page, server: str, ids: dict[str, int]):
     page.goto(
-        f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,40,40&compare={ids['flower/close.jpg']}&how=over"
+        f"{server}/?query=image-{ids['map/original.jpg']}&box=0,0,150,150&compare={ids['flower/close.jpg']}&how=over"
     )
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("one cannot be laid over the other")

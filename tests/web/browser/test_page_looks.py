@@ -19,12 +19,13 @@ VIEWS = {
     "box": "/?query=image-{palace}&box=120,60,480,330",
     "compare": "/?query=image-{before}&compare={after}",
     "over": "/?query=image-{before}&compare={after}&how=over",
-    "over-impossible": "/?query=image-{map}&box=0,0,40,40&compare={flower}&how=over",
+    "over-impossible": "/?query=image-{map}&box=0,0,150,150&compare={flower}&how=over",
     "browse": "/?view=browse",
     "groups": "/?view=groups&same_thing=1",
     "collection": "/?view=state",
     "add": "/?view=add",
     "jobs": "/?view=jobs",
+    "api": "/api",
 }
 
 

@@ -140,16 +140,29 @@ async def picture(
     query: Annotated[str, Path(description="image-ID, or the key of an earlier answer.", json_schema_extra=KEY)],
     v: Version = "",
 ) -> Response:
-    """A JPEG of at most 1,600 pixels, upright and without metadata: of an image, or of a photograph that was sent."""
+    """A JPEG of at most 1,600 pixels, upright and without metadata: of an image, or of a photograph that was sent.
+
+    Of an image whose file is not there or has changed, it is the stored thumbnail, if there is one.
+    """
     if query.startswith("image-"):
-        question = query.removeprefix("image-")
-        if not (question.isascii() and question.isdigit() and len(question) < 19):
+        id = query.removeprefix("image-")
+        if not (id.isascii() and id.isdigit() and len(id) < 19):
             raise Problem(422, f"{query[:80]!r} is no image; expected image-NUMBER.")
-        path, hash = await service.looking.do(lambda photos: _place(photos, int(question)))
-        (await asyncio.to_thread(_unchanged, path, hash)).close()
-        return _jpeg(await _picture(service, path, SIDE), is_kept=bool(v))
+        return await _picture_as_indexed(service, int(id), is_kept=bool(v))
     asked = await question_of(service, query)
     return _jpeg(await _picture(service, asked.file, SIDE), is_kept=True)  # its key is a hash of its content
+
+
+async def _picture_as_indexed(service: Service, id: int, *, is_kept: bool) -> Response:
+    path, hash = await service.looking.do(lambda photos: _place(photos, id))
+    try:
+        (await asyncio.to_thread(_unchanged, path, hash)).close()
+        return _jpeg(await _picture(service, path, SIDE), is_kept=is_kept)
+    except Problem:
+        kept = await service.looking.do(lambda photos: photos.stored_thumbnail(entry_of(photos, id)))
+        if kept is None:
+            raise
+        return _jpeg(kept.jpeg, is_kept=False)  # the file may come back
 
 
 def image_of(photos: Collection, entry: Entry, dates: Dates) -> schema.Image:

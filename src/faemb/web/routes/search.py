@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
 from faemb.collection import Collection, Explanation, Hit
-from faemb.collection.file_state import state_at_a_glance
+from faemb.collection.file_state import in_words, state_at_a_glance, state_of
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
@@ -65,7 +65,7 @@ async def search(
     elif query is not None and file is None:
         question = await question_of(service, query)
     else:
-        raise Problem(422, "Give either a file or a query.")
+        raise Problem(422, "Give either a file or a query, as a field of a form (multipart/form-data).")
     question = await _as_asked(service, question, box, turned=turned)
     wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
 
@@ -96,9 +96,12 @@ async def explain(
     question = await _as_asked(service, await question_of(service, query), box, turned=turned)
 
     def compare(photos: Collection) -> schema.Explanation:
-        path = photos.layout.path_of(entry_of(photos, id).path)
+        entry = entry_of(photos, id)
+        path = photos.layout.path_of(entry.path)
         found = photos.explain_features(question.features, path, file=question.file, box=question.box)
-        return _explained(question, id, found)
+        astray = in_words(state_of(path, entry))
+        note = f"the result is shown by its stored thumbnail, since its file is not as it was: {astray}"
+        return _explained(question, id, found, [note] if astray else [])
 
     return await service.searching.do(compare)
 
@@ -155,7 +158,7 @@ def _hit(image: dict[str, Any], hit: Hit, through: int | None) -> schema.Hit:
     )
 
 
-def _explained(question: Question, id: int, found: Explanation) -> schema.Explanation:
+def _explained(question: Question, id: int, found: Explanation, notes: Sequence[str]) -> schema.Explanation:
     verification, overlap, file = found.verification, found.overlap, found.result.file
     transform = None if verification is None else verification.transform
     return schema.Explanation(
@@ -164,7 +167,7 @@ def _explained(question: Question, id: int, found: Explanation) -> schema.Explan
         similarity=found.similarity,
         confidence=round(found.confidence, 4),
         verdict=found.verdict,
-        reasons=[text(sentence(reason)) for reason in reasons(found)],
+        reasons=[text(sentence(reason)) for reason in [*reasons(found), *notes]],
         transform=None if transform is None else transform.tolist(),
         overlap=None if overlap is None else [region.tolist() for region in overlap],
         pairs=_pairs(found),
