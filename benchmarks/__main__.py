@@ -14,6 +14,7 @@ from benchmarks import (
     copies,
     core,
     duplicates,
+    expansion,
     features,
     few_images,
     first_hour,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "copies": copies.run,
     "parts": parts.run,
     "turned": turned.run,
+    "expansion": expansion.run,
     "verification": verification.run,
     "serving": serving.run,
     "growth": growth.run,
@@ -46,7 +48,7 @@ BENCHMARKS: dict[str, Callable[[], Iterator[Result]]] = {
     "calibration": calibration.run,
     "cluster": cluster.run,
 }
-LONG = ("few-images", "copies", "parts", "turned", "calibration", "codes", "rabitq", "sizes", "cluster")
+LONG = ("few-images", "copies", "parts", "turned", "expansion", "calibration", "codes", "rabitq", "sizes", "cluster")
 
 
 def main(names: list[str]) -> int:

@@ -20,7 +20,7 @@ from benchmarks import affine
 from benchmarks.rendered import Changes, view
 from benchmarks.report import Result
 from faemb.benchmark.datasets import open_dataset
-from faemb.collection import Collection, new_model
+from faemb.collection import Collection, Model, new_model
 from faemb.features import LocalFeatures
 from faemb.rerank import SURE, VERIFIED, Confidence
 from faemb.rerank.confidence import probability
@@ -154,13 +154,13 @@ def _views(photographs: Collection) -> Queries:
     return {name: features for name, features in views.items() if len(features)}
 
 
-def kept_collection(images: Path) -> Collection:
-    """Of the images in this folder, with a model learned from them."""
-    folder = KEPT / f"{images.name}.faemb"
+def kept_collection(images: Path, name: str = "", model: Model | None = None) -> Collection:
+    """Of the images in this folder, with a model learned from them: a new one if none is given."""
+    folder = KEPT / f"{name or images.name}.faemb"
     if folder.exists():
         return Collection.open(folder)
     KEPT.mkdir(parents=True, exist_ok=True)
-    collection = Collection.create(folder, new_model())
+    collection = Collection.create(folder, model or new_model())
     collection.add(images)
     return collection
 
