@@ -57,7 +57,8 @@ def test_files_are_given_as_they_were_indexed(client, tmp_path):
     assert "has changed since it was indexed" in problem(client.get(f"/api/images/{number}/file"), 409)
     file.unlink()
     assert "is not there, or cannot be read" in problem(client.get(f"/api/images/{number}/file"), 404)
-    assert "is not there, or cannot be read" in problem(client.get(f"/api/pictures/image-{number}"), 404)
+    kept = client.get(f"/api/pictures/image-{number}")
+    assert kept.content == client.get(f"/api/images/{number}/thumbnail").content
 
 
 def test_visitors_cannot_make_the_server_ask_another(client, far, tmp_path):
