@@ -75,7 +75,7 @@ class TestServers:
 
     def test_a_silent_server_of_an_old_store_is_asked_once_a_day(self, collection, photos, monkeypatch):
         """It accepts connections, and never answers."""
-        monkeypatch.setattr("faemb.collection.copying._PATIENCE", 0.2)
+        monkeypatch.setattr("faemb.collection.store_transfer._PATIENCE", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             silent.settimeout(0)
             address = f"milvus://127.0.0.1:{silent.getsockname()[1]}/photos"
@@ -87,7 +87,7 @@ class TestServers:
                 assert _was_called(silent) is was_asked
             assert collection.info().left_stores == [address]
             day = time.time() + 24 * 3600
-            monkeypatch.setattr("faemb.collection.copying.time.time", lambda: day)
+            monkeypatch.setattr("faemb.collection.store_transfer.time.time", lambda: day)
             collection.remove(photos / "c.jpg")
             assert _was_called(silent)
 

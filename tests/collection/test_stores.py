@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model, copying
+from faemb.collection import Collection, Model
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
@@ -336,7 +336,7 @@ class TestMilvus:
 
         before = vectors_of(plain)
         with monkeypatch.context() as patch:
-            patch.setattr("faemb.collection.copying._require_equal", stop)
+            patch.setattr("faemb.collection.store_transfer._require_equal", stop)
             with pytest.raises(KeyboardInterrupt):
                 plain.copy(address)
         assert plain.info().store is None

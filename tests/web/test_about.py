@@ -66,7 +66,7 @@ def test_requests_are_counted_by_route_method_and_status(client):
     assert [later - earlier for earlier, later in zip(before, after, strict=True)] == [2, 1]
     assert number(client, "faemb_request_seconds_count", route="/api/images/{id}") >= 3
     assert number(client, "faemb_images") == 2
-    assert number(client, "faemb_waiting", desk="searching") == 0
+    assert number(client, "faemb_waiting", thread="searching") == 0
     assert number(client, "faemb_requests_in_flight") == 1  # that of the numbers themselves
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from faemb.web import answering, connections
+from faemb.web import connections
 from faemb.web.guard.costs import BoundCosts
 from faemb.web.settings import ServerSettings
 from processes import PATIENCE, wait_until

@@ -13,7 +13,7 @@ from faemb.collection import Collection
 from faemb.collection.locking import only_writer
 from faemb.runtime import UNKNOWN, Progress
 from faemb.web import jobs
-from faemb.web.desk import Desk
+from faemb.web.collection_thread import CollectionThread
 from faemb.web.jobs import Job, Jobs, Outcome
 from faemb.web.problems import Problem
 from pictures import picture, pictures
@@ -194,20 +194,20 @@ def test_a_server_that_stops_cancels_its_jobs(collection, monkeypatch):
 def test_jobs_that_are_kept_are_bounded(collection, monkeypatch):
     monkeypatch.setattr(jobs, "_KEPT", 2)
     monkeypatch.setattr(jobs, "_MOST_WAITING", 3)
-    all_jobs, desk, release = Jobs(), Desk("working", collection), threading.Event()
+    all_jobs, thread, release = Jobs(), CollectionThread("working", collection), threading.Event()
 
     def work(photos: Collection, progress: Progress) -> Outcome:
         release.wait(PATIENCE)
         return Outcome("Done.")
 
-    started = [all_jobs.start("update", desk, work) for _ in range(3)]
+    started = [all_jobs.start("update", thread, work) for _ in range(3)]
     with pytest.raises(Problem) as refused:
-        all_jobs.start("update", desk, work)
+        all_jobs.start("update", thread, work)
     assert refused.value.status == 429
     release.set()
     assert wait_until(lambda: all(job.has_ended for job in started))
-    last = all_jobs.start("update", desk, work)
-    desk.close()
+    last = all_jobs.start("update", thread, work)
+    thread.close()
     assert all_jobs.all() == [last, *reversed(started[1:])]
     assert all_jobs.get(last.id) is last
 

@@ -197,7 +197,7 @@ def test_requests_that_wait_are_added_together(within, collection, tmp_path, mon
 def held(changes: Changes) -> Iterator[threading.Event]:
     """The thread that changes the collection is busy until it is released."""
     release = threading.Event()
-    changes._desk.submit(lambda photos: release.wait(PATIENCE))
+    changes._thread.submit(lambda photos: release.wait(PATIENCE))
     try:
         yield release
     finally:
@@ -315,4 +315,4 @@ def test_a_file_that_a_killed_server_has_left_is_used(tmp_path):
 
 
 def test_waiting_changes_are_counted(client):
-    assert 'faemb_waiting{desk="changing"} 0.0' in client.get("/metrics").text
+    assert 'faemb_waiting{thread="changing"} 0.0' in client.get("/metrics").text

@@ -18,7 +18,7 @@ from faemb.collection.index_files import faiss, read_indexes, require_undamaged,
 from faemb.collection.linear_maps import LinearMap, code_map, rotated_map, short_map
 from faemb.errors import FormatError, MissingExtraError, reason
 from faemb.runtime import Progress, silent
-from faemb.runtime.ahead import picked
+from faemb.runtime.prefetch import picked
 from faemb.runtime.threads import cores
 from faemb.settings import require_choice
 

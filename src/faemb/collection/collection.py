@@ -13,9 +13,7 @@ from pathlib import Path
 from faemb.collection.adding import Growth, adding, learn, learn_again, report_on
 from faemb.collection.backends import BACKENDS
 from faemb.collection.checking import all_faults, damaged_indexes, repair, repair_thumbnails
-from faemb.collection.copying import clear_away, copy, forget_store
 from faemb.collection.creating import create, settings
-from faemb.collection.departing import deleted, departure, doubts
 from faemb.collection.exclusions import exclude
 from faemb.collection.gathering import gather
 from faemb.collection.layout import Layout, typed
@@ -23,8 +21,10 @@ from faemb.collection.locking import only_writer
 from faemb.collection.model import Model
 from faemb.collection.relearning import Notice
 from faemb.collection.relocation import relocate
+from faemb.collection.removal import deleted, departure, doubts
 from faemb.collection.searchable import SearchableCollection
 from faemb.collection.sources import Images, as_list, images_in
+from faemb.collection.store_transfer import clear_away, copy, forget_store
 from faemb.collection.stores.milvus_server import StoreAwayError
 from faemb.collection.writing import Report, Writer
 from faemb.errors import TOO_FEW_FILES, FaembError, FormatError, InputError, is_lack_of_open_files

@@ -11,11 +11,11 @@ from faemb.collection.catalogue import Entry
 from faemb.collection.nearest import Neighbours
 from faemb.collection.reading import DECIMALS, View, rounded
 from faemb.collection.results import Hit
-from faemb.collection.sound import SoundSearch
+from faemb.collection.undamaged import SoundSearch
 from faemb.collection.verifying import Verifier
 from faemb.rerank.expansion import NEIGHBOURS, seeds, through
 from faemb.rerank.vector_expansion import BY_VECTORS, RANKED, averaged, reciprocal, scaled, with_overlap
-from faemb.runtime.ahead import picked
+from faemb.runtime.prefetch import picked
 
 Make = Callable[[Sequence[Entry], Sequence[float]], list[Hit]]
 """Makes the hits of a query from images and their similarities to it."""

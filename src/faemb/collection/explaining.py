@@ -13,7 +13,7 @@ from jaxtyping import Float
 from PIL import Image as Pillow
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.kept import KeptFeatures, KeptVectors
+from faemb.collection.checked_reads import KeptFeatures, KeptVectors
 from faemb.collection.layout import repair_command, typed
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.copies import Copies, Twin
 from faemb.collection.encoding import encoding_beside
+from faemb.collection.known_content import Copies, Twin
 from faemb.collection.model import Model
 from faemb.collection.other_files import Seen
 from faemb.collection.packing import pack

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from faemb.runtime.ahead import picked
+from faemb.runtime.prefetch import picked
 
 _BLOCK_BYTES = 1 << 24
 """Size of a block of vectors: its products with many queries fit in the cache."""

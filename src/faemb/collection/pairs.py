@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.kept import KeptFeatures
+from faemb.collection.checked_reads import KeptFeatures
 from faemb.collection.reading import View
 from faemb.collection.results import COPIES, SAME_THING, SIMILAR
 from faemb.features import LocalFeatures

@@ -23,7 +23,7 @@ from faemb.errors import FaembError, FormatError, InputError
 from faemb.features import LocalFeatures
 from faemb.rerank import Unrelated, sample_of
 from faemb.runtime import Progress, silent
-from faemb.runtime.ahead import picked
+from faemb.runtime.prefetch import picked
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,6 @@ from typing import TypeVar, cast
 
 from faemb.collection.backends import index_in_use
 from faemb.collection.catalogue import Catalogue, Entry, Outline
-from faemb.collection.copying import left_stores
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.duplicates import Asked
 from faemb.collection.exclusions import excluded
@@ -25,6 +24,7 @@ from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import is_due, obstacle
 from faemb.collection.results import Answer, GroupedImage, Groups, Hit, Info
 from faemb.collection.searching import Searcher, Wanted
+from faemb.collection.store_transfer import left_stores
 from faemb.collection.stores.attached import CurrentStore
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
 from faemb.errors import FaembError, Fault, InputError

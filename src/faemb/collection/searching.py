@@ -34,8 +34,8 @@ from faemb.collection.pairs import PairJudge
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import Reader, View, rounded
 from faemb.collection.results import Answer, Group, Groups, Hit
-from faemb.collection.sound import SoundSearch, without_damaged
 from faemb.collection.stores.store import RemoteVectors
+from faemb.collection.undamaged import SoundSearch, without_damaged
 from faemb.collection.verifying import Verifier
 from faemb.errors import Fault, InputError, RemoteError, about
 from faemb.features import LocalFeatures

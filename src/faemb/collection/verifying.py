@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from faemb.collection.catalogue import Entry
-from faemb.collection.kept import KeptFeatures
+from faemb.collection.checked_reads import KeptFeatures
 from faemb.collection.reading import View
 from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Judgement, Unrelated

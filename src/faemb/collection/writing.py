@@ -15,12 +15,12 @@ from jaxtyping import Float
 
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.database import NoRoomError
-from faemb.collection.departing import Departure
 from faemb.collection.description import FACT, Description, Encoding, description_in
 from faemb.collection.exclusions import exclude
 from faemb.collection.facts import Freed
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
+from faemb.collection.removal import Departure
 from faemb.collection.slots import write_at
 from faemb.collection.sources import is_gone
 from faemb.collection.stored import encoded_rows, packed_features, stored_features

@@ -24,7 +24,7 @@ from faemb.pages import changes_in_words, counted
 from faemb.runtime import Progress
 from faemb.runtime.paths_and_urls import Url
 from faemb.runtime.storage import sync_folder
-from faemb.web.desk import Desk, for_visitor
+from faemb.web.collection_thread import CollectionThread, for_visitor
 from faemb.web.jobs import Cancelled, Job, Jobs, Outcome, Work
 from faemb.web.problems import Problem, sentence
 from faemb.web.receiving import Coming, place
@@ -55,38 +55,38 @@ class _Request:
 
 
 class Changes:
-    def __init__(self, desk: Desk, jobs: Jobs, uploads: Path) -> None:
+    def __init__(self, thread: CollectionThread, jobs: Jobs, uploads: Path) -> None:
         self.uploads = uploads
         """The folder for files that are sent."""
         self.removals = Removals()
-        self._desk, self._jobs = desk, jobs
+        self._thread, self._jobs = thread, jobs
         self._waiting: list[_Request] = []
         self._lock = threading.Lock()
         self._is_closing = False
 
     def waiting(self) -> int:
         """Number of changes that have not begun."""
-        return self._desk.waiting
+        return self._thread.waiting
 
     async def do(self, task: Callable[[Collection], Result]) -> Result:
         """The result of a short change."""
-        return await _in_time(self._desk.submit(for_visitor(task)))
+        return await _in_time(self._thread.submit(for_visitor(task)))
 
     async def add(self, files: Sequence[Coming]) -> Added:
         """Add files that were received. When this returns, they are stored."""
         answer: Future[Added] = Future()
         with self._lock:
             self._waiting.append(_Request(files, answer))
-        self._desk.submit(for_visitor(self._add_waiting))
+        self._thread.submit(for_visitor(self._add_waiting))
         return await _in_time(answer)
 
     def start(self, kind: str, work: Work) -> Job:
-        return self._jobs.start(kind, self._desk, work)
+        return self._jobs.start(kind, self._thread, work)
 
     def close(self) -> None:
         """Stop what runs at its next step; what it has not stored is undone."""
         self._is_closing = True
-        self._desk.close()
+        self._thread.close()
         for request in self._taken():
             request.answer.set_exception(Problem(503, _STOPPING))
 

@@ -1,6 +1,6 @@
 """Groups of copies, or of images that show the same thing: found by jobs, and kept until somebody asks for new ones.
 
-They take minutes in a large collection, so they have a desk of their own, which is opened when it is first needed; and
+They take minutes in a large collection, so they have a thread of their own, which is opened when it is first needed; and
 what was found stays in use when the collection has changed.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from faemb.collection import Collection
 from faemb.pages import counted
 from faemb.runtime import Progress
-from faemb.web.desk import Desk
+from faemb.web.collection_thread import CollectionThread
 from faemb.web.found_groups import FoundGroups
 from faemb.web.jobs import CANCELLED, DONE, Job, Jobs, Outcome
 
@@ -40,9 +40,9 @@ class Comparison:
 class Comparisons:
     """Used by one thread."""
 
-    def __init__(self, jobs: Jobs, open_desk: Callable[[], Desk]) -> None:
-        self._jobs, self._open_desk = jobs, open_desk
-        self._desk: Desk | None = None
+    def __init__(self, jobs: Jobs, open_thread: Callable[[], CollectionThread]) -> None:
+        self._jobs, self._open_thread = jobs, open_thread
+        self._thread: CollectionThread | None = None
         self._starting = asyncio.Lock()
         self._latest: dict[Asked, Comparison] = {}
         self._done: dict[Asked, Comparison] = {}
@@ -65,19 +65,19 @@ class Comparisons:
             return latest
 
     async def _started(self, asked: Asked, state: State) -> Comparison:
-        if self._desk is None:
-            self._desk = await asyncio.to_thread(self._open_desk)
+        if self._thread is None:
+            self._thread = await asyncio.to_thread(self._open_thread)
         found: list[FoundGroups] = []
 
         def work(photos: Collection, progress: Progress) -> Outcome:
             found.append(FoundGroups(photos, photos.duplicates(**asked._asdict(), progress=progress)))
             return Outcome(f"{counted(len(found[0]), 'group')} found.")
 
-        return Comparison(state, self._jobs.start("duplicates", self._desk, work), found)
+        return Comparison(state, self._jobs.start("duplicates", self._thread, work), found)
 
     def close(self) -> None:
-        if self._desk is not None:
-            self._desk.close()
+        if self._thread is not None:
+            self._thread.close()
 
 
 def _is_over(failed: Comparison, state: State) -> bool:

@@ -1,4 +1,4 @@
-"""Long work that a user follows, and can cancel: each job runs on a desk, one after the other."""
+"""Long work that a user follows, and can cancel: each job runs on a thread, one after the other."""
 
 import logging
 import secrets
@@ -12,7 +12,7 @@ from typing import Literal
 from faemb.collection import Collection
 from faemb.errors import FaembError, Fault
 from faemb.runtime import UNKNOWN, Progress, time_left
-from faemb.web.desk import Desk
+from faemb.web.collection_thread import CollectionThread
 from faemb.web.problems import Problem, for_visitors
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -112,14 +112,14 @@ class Jobs:
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
 
-    def start(self, kind: str, desk: Desk, work: Work) -> Job:
+    def start(self, kind: str, thread: CollectionThread, work: Work) -> Job:
         if sum(not job.has_ended for job in self._jobs.values()) >= _MOST_WAITING:
             raise Problem(429, "Too many jobs wait already; try again when some have ended.", Retry_After="30")
         job = Job(kind)
         self._jobs[job.id] = job
         for old in [each for each in self._jobs.values() if each.has_ended][:-_KEPT]:
             del self._jobs[old.id]
-        desk.submit(lambda photos: job.run(photos, work))
+        thread.submit(lambda photos: job.run(photos, work))
         return job
 
     def get(self, id: str) -> Job:

@@ -28,11 +28,11 @@ class Metrics:
         )
         self.in_flight = self._gauge("faemb_requests_in_flight", "Requests that are being answered.")
         self.images = self._gauge("faemb_images", "Images of the collection.")
-        self._waiting = Gauge("faemb_waiting", "Tasks that wait for their turn.", ("desk",), registry=self._registry)
+        self._waiting = Gauge("faemb_waiting", "Tasks that wait for their turn.", ("thread",), registry=self._registry)
 
-    def watch(self, desk: str, waiting: Callable[[], float]) -> None:
+    def watch(self, thread: str, waiting: Callable[[], float]) -> None:
         """Report the length of a queue."""
-        self._waiting.labels(desk).set_function(waiting)
+        self._waiting.labels(thread).set_function(waiting)
 
     def page(self) -> bytes:
         return generate_latest(self._registry)

@@ -10,11 +10,11 @@ from fastapi import Depends, Request
 from faemb.collection import Collection
 from faemb.errors import FaembError
 from faemb.runtime.scratch import scratch_folder
-from faemb.web.answering import Answers
+from faemb.web.answer_cache import Answers
 from faemb.web.changing import Changes
+from faemb.web.collection_thread import CollectionThread
 from faemb.web.comparing import Comparisons
 from faemb.web.describing import Describers
-from faemb.web.desk import Desk
 from faemb.web.jobs import Jobs
 from faemb.web.listing import Dates, Listing
 from faemb.web.problems import Problem
@@ -25,9 +25,9 @@ from faemb.web.settings import ServerSettings
 @dataclass(frozen=True)
 class Service:
     settings: ServerSettings
-    searching: Desk
+    searching: CollectionThread
     """Searches, one at a time."""
-    looking: Desk
+    looking: CollectionThread
     """Short reads, which do not wait for searches."""
     describers: Describers
     queries: Queries
@@ -46,27 +46,29 @@ def running(settings: ServerSettings) -> Iterator[Service]:
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder())
 
-        def desk(name: str) -> Desk:
-            return Desk(name, settings.collection, device=settings.device, store=settings.store)
+        def thread(name: str) -> CollectionThread:
+            return CollectionThread(name, settings.collection, device=settings.device, store=settings.store)
 
-        desks = {}
+        threads = {}
         for name in ("searching", "looking"):
-            desks[name] = desk(name)
-            stack.callback(desks[name].close)
+            threads[name] = thread(name)
+            stack.callback(threads[name].close)
         jobs = Jobs()
-        comparisons = Comparisons(jobs, lambda: desk("comparing"))
+        comparisons = Comparisons(jobs, lambda: thread("comparing"))
         stack.callback(comparisons.close)
-        changes = Changes(desk("changing"), jobs, settings.upload_folder) if settings.writable else None
+        changes = Changes(thread("changing"), jobs, settings.upload_folder) if settings.writable else None
         if changes is not None:
             stack.callback(changes.close)
         stack.callback(jobs.close)
-        describers = Describers(desks["looking"].submit(lambda photos: photos.model.extractor).result(), settings.jobs)
+        describers = Describers(
+            threads["looking"].submit(lambda photos: photos.model.extractor).result(), settings.jobs
+        )
         stack.callback(describers.close)
-        desks["searching"].submit(_warm_up)
+        threads["searching"].submit(_warm_up)
         yield Service(
             settings,
-            desks["searching"],
-            desks["looking"],
+            threads["searching"],
+            threads["looking"],
             describers,
             Queries(folder),
             Answers(),

@@ -13,9 +13,9 @@ from faemb.collection import Collection
 from faemb.errors import Fault, about
 from faemb.runtime.limits import in_words
 from faemb.web import schema
-from faemb.web.asking import entry_of
 from faemb.web.changing import Added
 from faemb.web.problems import problem_response
+from faemb.web.query_parsing import entry_of
 from faemb.web.receiving import Coming, prepare, receive, safe_name
 from faemb.web.routes.images import Id, image_of
 from faemb.web.routes.jobs import unusable

@@ -22,10 +22,10 @@ from faemb.runtime.limits import require_input_file
 from faemb.runtime.parallel import TaskFailed
 from faemb.runtime.paths_and_urls import Url, fetched
 from faemb.web import schema
-from faemb.web.asking import KEY, entry_of, question_of
 from faemb.web.documentation import DOWNLOAD, JPEG
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, text
+from faemb.web.query_parsing import KEY, entry_of, question_of
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["images"])

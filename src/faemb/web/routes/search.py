@@ -11,11 +11,11 @@ from faemb.collection.file_state import in_words, state_at_a_glance, state_of
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
-from faemb.web.answering import MOST_HITS, Wanted
-from faemb.web.asking import KEY, boxed, entry_of, question_from, question_of, when_turned
+from faemb.web.answer_cache import MOST_HITS, Wanted
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
+from faemb.web.query_parsing import KEY, boxed, entry_of, question_from, question_of, when_turned
 from faemb.web.routes.images import facts_of
 from faemb.web.service import Service, Shared
 

@@ -12,7 +12,7 @@ from faemb.collection.stored import stored_features
 from faemb.collection.stores.store import RemoteVectors
 from faemb.errors import FormatError
 from faemb.features import LocalFeatures
-from faemb.runtime.ahead import expect
+from faemb.runtime.prefetch import expect
 
 
 class KeptFeatures:

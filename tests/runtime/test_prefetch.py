@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.runtime.ahead import expect, picked
+from faemb.runtime.prefetch import expect, picked
 
 ROWS, WIDTH = 4096, 3000
 

@@ -9,21 +9,21 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.errors import InputError
-from faemb.web.desk import Desk
+from faemb.web.collection_thread import CollectionThread
 from processes import wait_until
 from small_collections import make_collection
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_collection(tmp_path_factory.mktemp("desk"), ["a.png"]) / "photos.faemb"
+    return make_collection(tmp_path_factory.mktemp("thread"), ["a.png"]) / "photos.faemb"
 
 
 @pytest.fixture
-def desk(folder):
-    desk = Desk("testing", folder)
-    yield desk
-    desk.close()
+def thread(folder):
+    thread = CollectionThread("testing", folder)
+    yield thread
+    thread.close()
 
 
 def holding() -> tuple[Callable[[Collection], None], threading.Event, threading.Event]:
@@ -37,26 +37,26 @@ def holding() -> tuple[Callable[[Collection], None], threading.Event, threading.
     return held, begun, hold
 
 
-def test_tasks_have_the_collection_and_their_errors_reach_the_caller(desk):
-    assert asyncio.run(desk.do(len)) == 1
+def test_tasks_have_the_collection_and_their_errors_reach_the_caller(thread):
+    assert asyncio.run(thread.do(len)) == 1
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(desk.do(lambda photos: 1 // 0))
-    assert asyncio.run(desk.do(len)) == 1
+        asyncio.run(thread.do(lambda photos: 1 // 0))
+    assert asyncio.run(thread.do(len)) == 1
 
 
 def test_a_folder_without_a_collection_is_an_error_at_once(tmp_path):
     with pytest.raises(InputError, match="no collection at"):
-        Desk("testing", tmp_path)
+        CollectionThread("testing", tmp_path)
 
 
-def test_a_task_whose_caller_has_gone_is_left_out(desk):
+def test_a_task_whose_caller_has_gone_is_left_out(thread):
     held, begun, hold = holding()
     done: list[str] = []
 
     async def ask() -> None:
-        first = asyncio.create_task(desk.do(held))
-        gone = asyncio.create_task(desk.do(lambda photos: done.append("gone")))
-        last = asyncio.create_task(desk.do(lambda photos: done.append("last")))
+        first = asyncio.create_task(thread.do(held))
+        gone = asyncio.create_task(thread.do(lambda photos: done.append("gone")))
+        last = asyncio.create_task(thread.do(lambda photos: done.append("last")))
         await asyncio.to_thread(begun.wait)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
@@ -68,14 +68,14 @@ def test_a_task_whose_caller_has_gone_is_left_out(desk):
 
 
 def test_closing_ends_the_present_task_and_cancels_the_others(folder):
-    desk = Desk("testing", folder)
+    thread = CollectionThread("testing", folder)
     held, begun, hold = holding()
-    present = desk.submit(held)
-    waiting = desk.submit(len)
+    present = thread.submit(held)
+    waiting = thread.submit(len)
     begun.wait()
-    closing = threading.Thread(target=desk.close)
+    closing = threading.Thread(target=thread.close)
     closing.start()
-    assert wait_until(lambda: desk._is_closing)
+    assert wait_until(lambda: thread._is_closing)
     hold.set()
     closing.join()
     assert present.done()

@@ -29,7 +29,7 @@ class _Given:
     answer: "Future[Any]"
 
 
-class Desk:
+class CollectionThread:
     """Opens the collection when it is made, and raises the error of opening it."""
 
     def __init__(self, name: str, collection: Path, *, device: str = "cpu", store: str | None = None) -> None:

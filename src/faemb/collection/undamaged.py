@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from faemb.collection.backends import Backend
 from faemb.collection.catalogue import Catalogue, Entry
-from faemb.collection.kept import KeptVectors
+from faemb.collection.checked_reads import KeptVectors
 from faemb.collection.nearest import Neighbours
 from faemb.collection.reading import View
 
