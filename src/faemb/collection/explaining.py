@@ -19,7 +19,6 @@ from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
 from faemb.collection.results import shown_by_both, verdict
 from faemb.collection.thumbnails import Thumbnails
-from faemb.collection.verifying import turn_of
 from faemb.errors import FaembError, InputError
 from faemb.features import LocalFeatures
 from faemb.features.feature_files import picture_of
@@ -100,7 +99,7 @@ class Explainer:
         _require_features(features, name_of(query), box)
         notes: list[str] = []
         picture, size = self._picture(query, features, "query", notes)
-        asked = Compared(name_of(query), features, size, picture, _file(query))
+        asked = Compared(name_of(query), local.all_verified, size, picture, _file(query))
         region = None if box is None else checked_box(box, size) if all(size) else Box(*box)
         return self._explained(asked, local, result, region, notes)
 
@@ -113,7 +112,7 @@ class Explainer:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
         features = query.features
         _require_features(features, "the query" if file is None else str(file), box)
-        asked = Compared("" if file is None else str(file), features, features.image_size, None, file)
+        asked = Compared("" if file is None else str(file), query.all_verified, features.image_size, None, file)
         return self._explained(asked, query, result, None if box is None else Box(*box), [], pictures=False)
 
     def _explained(
@@ -149,9 +148,9 @@ class Explainer:
             found, stored = self._inside(view, entry, notes, tolerant, pictures)
         vectors = view.model.encode([features.descriptors for features in local.sets])
         similarity, nearest, vector = _nearest(vectors, local.sets, stored)
-        turn, keeps = turn_of(view, turned=local.turned), entry is not None and view.keeps_features
+        turn, keeps = view.model.extractor.largest_turn, entry is not None and view.keeps_features
         judge = Judge(view.unrelated_to(vectors), turn, view.model.confidence, keeps=keeps)
-        judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features])[0]
+        judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features], local.turned)[0]
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked.file, entry):
             confidence = 1.0

@@ -35,11 +35,12 @@ class QueryFeatures:
     plain: LocalFeatures
     """As extracted from a stored image, so that an image of the collection has similarity 1 to itself."""
     features: LocalFeatures
-    """What is verified: `plain`, those of the enlarged image if there are few, and those of the turned image."""
+    """What is verified: `plain`, and those of the enlarged image if there are few."""
     others: tuple[LocalFeatures, ...] = ()
     """Sets that have vectors of their own beside that of `plain`."""
-    turned: bool = False
-    """Whether the image was also described turned by 90, 180 and 270 degrees."""
+    turned: tuple[LocalFeatures, ...] = ()
+    """Features of the image turned by 90, 180 and 270 degrees, in the coordinates of the image. Each set is verified
+    on its own: features of one turn would compete with those of another for matches."""
 
     @classmethod
     def of(cls, plain: LocalFeatures, more: LocalFeatures) -> "QueryFeatures":
@@ -48,14 +49,18 @@ class QueryFeatures:
         return cls(plain if len(plain) else features, features, (features,) if len(more) else ())
 
     def and_turned(self, turned: Sequence[LocalFeatures]) -> "QueryFeatures":
-        """With the features of the turned image, in the coordinates of the image."""
-        features = reduce(LocalFeatures.and_more, turned, self.features)
-        return replace(self, features=features, others=(*self.others, *turned), turned=True)
+        """With the features of the turned image; turns without features are left out."""
+        return replace(self, turned=tuple(each for each in turned if len(each)))
 
     @property
     def sets(self) -> tuple[LocalFeatures, ...]:
         """The sets that have a vector each."""
-        return self.plain, *self.others
+        return self.plain, *self.others, *self.turned
+
+    @property
+    def all_verified(self) -> LocalFeatures:
+        """All features that matches of a verification refer to: `features`, then those of each turn."""
+        return reduce(LocalFeatures.and_more, self.turned, self.features)
 
 
 def query_features(given: LocalFeatures | QueryFeatures) -> QueryFeatures:

@@ -243,7 +243,7 @@ class Searcher:
     ) -> tuple[list[Hit], str]:
         """The hits by their confidence, and what is found through them; and a note on what could not be verified."""
         view, tolerant = scope.view, scope.tolerant
-        verifier = Verifier(view, view.unrelated_to(vectors), tolerant=tolerant, turned=query.local.turned)
+        verifier = Verifier(view, view.unrelated_to(vectors), tolerant=tolerant)
         judged = _by_confidence(verifier, query, hits, wanted)
         if wanted.expand != "results":
             return judged, verifier.note
@@ -352,17 +352,18 @@ class Searcher:
 def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np.ndarray, "Q V D"]:
     """Vectors of each query, of its parts, and of its other sets; a query with fewer of these repeats its own."""
     vectors = model.encode_with_parts([query.local.plain for query in queries], per_side)
-    most = max((len(query.local.others) for query in queries), default=0)
+    others = [query.local.sets[1:] for query in queries]
+    most = max(map(len, others), default=0)
     if not most:
         return vectors
-    sets = [[*query.local.others, *[query.local.plain] * most][:most] for query in queries]
-    others = model.encode([features.descriptors for several in sets for features in several])
-    return np.concatenate([vectors, others.reshape(len(queries), most, -1)], axis=1)
+    sets = [[*own, *[query.local.plain] * most][:most] for query, own in zip(queries, others, strict=True)]
+    more = model.encode([features.descriptors for several in sets for features in several])
+    return np.concatenate([vectors, more.reshape(len(queries), most, -1)], axis=1)
 
 
 def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: Wanted) -> Float[np.ndarray, "W D"]:
     """The vectors of a query without those that only other queries of the same call have."""
-    return vectors[: vectors_per_image(wanted.query_parts) + len(query.local.others)]
+    return vectors[: vectors_per_image(wanted.query_parts) + len(query.local.sets) - 1]
 
 
 def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
@@ -370,10 +371,11 @@ def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wante
     entries = [hit.entry for hit in hits if hit.entry is not None]  # all of them
     similarities = [hit.similarity or 0.0 for hit in hits]
     first, further = slice(wanted.verify), slice(wanted.verify, wanted.candidates)
-    judged = verifier.judge(query.features, entries[first], similarities[first])
+    local = query.local
+    judged = verifier.judge(local.features, entries[first], similarities[first], local.turned)
     others = [found for hit, found in zip(hits, judged, strict=False) if not hit.itself and not hit.copy_of_query]
     if wanted.expand == "results" and all(found.confidence < SURE for found in others):
-        judged += verifier.judge(query.features, entries[further], similarities[further])
+        judged += verifier.judge(local.features, entries[further], similarities[further], local.turned)
     scores = [
         np.inf if query.is_content_of(hit) else judgement.score for hit, judgement in zip(hits, judged, strict=False)
     ]

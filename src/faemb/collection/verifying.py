@@ -12,29 +12,30 @@ from faemb.features import LocalFeatures
 from faemb.rerank import Judge, Judgement, Unrelated
 
 
-def turn_of(view: View, *, turned: bool) -> float | None:
-    """The largest rotation by which a query may match; any if it was described turned, None without geometry."""
-    largest = view.model.extractor.largest_turn
-    return np.pi if turned and largest is not None else largest
-
-
 class Verifier:
     """Judges candidates of one query in one state of a collection.
 
     unrelated: similarity of unrelated images, compared as the query is with its candidates
     tolerant:  pass over features that are damaged, which is said in `note`; otherwise they are an error
-    turned:    the query has features of the turned image too
     """
 
-    def __init__(self, view: View, unrelated: Unrelated, *, tolerant: bool, turned: bool = False) -> None:
-        turn = turn_of(view, turned=turned)
+    def __init__(self, view: View, unrelated: Unrelated, *, tolerant: bool) -> None:
+        turn = view.model.extractor.largest_turn
         self._judge = Judge(unrelated, turn, view.model.confidence, keeps=view.keeps_features)
         self._kept = KeptFeatures(view, tolerant=tolerant)
         self._uncompared = 0
 
-    def judge(self, query: LocalFeatures, entries: Sequence[Entry], similarities: Sequence[float]) -> list[Judgement]:
+    def judge(
+        self,
+        query: LocalFeatures,
+        entries: Sequence[Entry],
+        similarities: Sequence[float],
+        turned: Sequence[LocalFeatures] = (),
+    ) -> list[Judgement]:
+        """A judgement of each candidate; `turned` as for `Judge`."""
         self._kept.expect(entries)
-        judged = self._judge.judge(query, np.array(similarities), [partial(self.features, entry) for entry in entries])
+        candidates = [partial(self.features, entry) for entry in entries]
+        judged = self._judge.judge(query, np.array(similarities), candidates, turned)
         self._uncompared += sum(judgement.verification is None for judgement in judged)
         return judged
 

@@ -1,8 +1,8 @@
 """Verifies the candidates of a search against the query, and gives each a score and a confidence."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import log
+from dataclasses import dataclass, replace
+from math import log, pi
 
 import numpy as np
 from jaxtyping import Float
@@ -48,10 +48,18 @@ class Judge:
         self.unrelated, self.turn, self.confidence, self.keeps = unrelated, turn, confidence or Confidence(), keeps
 
     def judge(
-        self, query: LocalFeatures, similarities: Float[np.ndarray, " n"], candidates: Sequence[Load]
+        self,
+        query: LocalFeatures,
+        similarities: Float[np.ndarray, " n"],
+        candidates: Sequence[Load],
+        turned: Sequence[LocalFeatures] = (),
     ) -> list[Judgement]:
-        """A judgement of each candidate, given its similarity and a function that reads its features."""
-        verified = self._verified(query, candidates)
+        """A judgement of each candidate, given its similarity and a function that reads its features.
+
+        `turned` are features of the query turned by quarter turns, in its coordinates. The set that agrees best
+        counts; matches then refer to the rows of `query` followed by those of each set in `turned`.
+        """
+        verified = self._verified(query, turned, candidates)
         if verified is None:
             return [self.judged(similarity, None) for similarity in similarities.tolist()]
         return [
@@ -59,12 +67,14 @@ class Judge:
             for similarity, verification in zip(similarities.tolist(), verified, strict=True)
         ]
 
-    def _verified(self, query: LocalFeatures, candidates: Sequence[Load]) -> list[Verification | None] | None:
+    def _verified(
+        self, query: LocalFeatures, turned: Sequence[LocalFeatures], candidates: Sequence[Load]
+    ) -> list[Verification | None] | None:
         """None if the query cannot be compared with any."""
         if self.turn is None or not len(query):
             return None
-        turn, prepared = self.turn, Matchable.of(query)
-        if not len(prepared):  # descriptors without geometry
+        turn, prepared = self.turn, _prepared([query, *turned])
+        if not len(prepared[0]):  # descriptors without geometry
             return None
 
         def compare(load: Load) -> Verification | None:
@@ -72,7 +82,8 @@ class Judge:
             candidate = Matchable.of(features) if features is not None else None
             if candidate is None or (not len(candidate) and features):
                 return None
-            return verify(prepared, candidate, turn=turn)
+            upright = verify(prepared[0], candidate, turn=turn)
+            return _most_evident([upright, *(verify(each, candidate, turn=pi) for each in prepared[1:])])
 
         return list(in_threads(compare, candidates, cores()))
 
@@ -84,3 +95,16 @@ class Judge:
         if lost:
             score = np.minimum(score, log(MOST_UNCOMPARED / (1 - MOST_UNCOMPARED)))
         return Judgement(float(score[0]), float(probability(score)[0]), verification)
+
+
+def _prepared(sets: Sequence[LocalFeatures]) -> list[Matchable]:
+    """Rows count on from one set to the next."""
+    starts = np.cumsum([0, *map(len, sets)]).tolist()
+    each = map(Matchable.of, sets)
+    return [replace(found, rows=found.rows + start) for found, start in zip(each, starts, strict=False)]
+
+
+def _most_evident(found: Sequence[Verification]) -> Verification:
+    """The best of several attempts; by chance, one of n is n times as likely to reach its evidence."""
+    best = max(found, key=lambda each: each.evidence)
+    return replace(best, evidence=max(best.evidence - log(len(found)), 0.0))

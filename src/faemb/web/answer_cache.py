@@ -28,7 +28,7 @@ class Answers:
         self._kept: OrderedDict[tuple[object, ...], Answer] = OrderedDict()
 
     def get(self, photos: Collection, question: Question, wanted: Wanted) -> Answer:
-        key = photos.state(), question.key, question.box, question.features.turned, wanted
+        key = photos.state(), question.key, question.box, bool(question.features.turned), wanted
         if key not in self._kept:
             self._kept[key] = _found(photos, question, wanted)
         self._kept.move_to_end(key)

@@ -1,6 +1,6 @@
 """Groups of copies, or of images that show the same thing: found by jobs, and kept until somebody asks for new ones.
 
-They take minutes in a large collection, so they have a thread of their own, which is opened when it is first needed; and
+They take minutes in a large collection, so they have a thread of their own, which is opened when it is first needed;
 what was found stays in use when the collection has changed.
 """
 
