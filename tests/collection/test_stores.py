@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faemb.collection import Collection, Model
+from faemb.collection import Collection, Model, store_transfer
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
@@ -348,8 +348,8 @@ class TestMilvus:
         backup = photos.parent / "backup.faemb"
         with monkeypatch.context() as patch:
             folder = plain.layout.folder
-            compared = recording(lambda *_: shutil.copytree(folder, backup), copying._require_equal)
-            patch.setattr(copying, "_require_equal", compared)
+            compared = recording(lambda *_: shutil.copytree(folder, backup), store_transfer._require_equal)
+            patch.setattr(store_transfer, "_require_equal", compared)
             plain.copy(address)
         with Collection.open(backup) as other:
             other.remove(photos / "005.png")

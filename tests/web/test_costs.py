@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.responses import PlainTextResponse
 
-from faemb.web import connections
+from faemb.web import answer_cache, connections
 from faemb.web.guard.costs import BoundCosts
 from faemb.web.settings import ServerSettings
 from processes import PATIENCE, wait_until
@@ -173,8 +173,8 @@ class Slow:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on = 0, threading.Event()
-        self._find: Callable[..., object] = answering._found
-        patch.setattr(answering, "_found", self)
+        self._find: Callable[..., object] = answer_cache._found
+        patch.setattr(answer_cache, "_found", self)
 
     def __call__(self, *given: object) -> object:
         self.begun += 1
