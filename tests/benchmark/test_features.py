@@ -19,10 +19,11 @@ from safetensors.numpy import save_file
 
 from faemb.benchmark import features as stored
 from faemb.benchmark.features import FeatureStore, StoredFeatures
-from faemb.benchmark.workbench import kept, load_spectrum
+from faemb.benchmark.workbench import kept, load_spectrum, load_vectors, save_spectrum
 from faemb.errors import FaembError, FormatError, InputError, LimitError
 from faemb.features import HessianAffine, LocalFeatures
 from faemb.runtime.parallel import TaskFailed, spread
+from faemb.whitening import Spectrum
 from pictures import blank, picture, pictures
 from processes import PATIENCE, wait_until
 from recording import recording
@@ -242,6 +243,19 @@ def pipe(path: Path) -> None:
     os.mkfifo(path)
 
 
+def written(path: Path, vectors: np.ndarray) -> None:
+    """Vectors under a checksum that fits."""
+    path.unlink()
+    kept(path, lambda: vectors)
+
+
+def flip(path: Path, place: int) -> None:
+    """Change the lowest bit of one byte."""
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -249,13 +263,35 @@ def pipe(path: Path) -> None:
         lambda path: path.write_bytes(path.read_bytes()[:-10]),
         lambda path: path.write_bytes(path.read_bytes().replace(b"(3, 4)", b"(3999999999, 4)")),
         lambda path: path.write_bytes(path.read_bytes().replace(b"'<f2'", b"'<\\d'")),
-        lambda path: np.save(path, np.zeros(5)),
-        lambda path: np.save(path, np.array([["a"]])),
-        lambda path: np.save(path, np.full((3, 4), np.nan)),
+        lambda path: written(path, np.zeros(5)),
+        lambda path: written(path, np.array([["a"]])),
+        lambda path: written(path, np.full((3, 4), np.nan)),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"'<f2'", b"'>f2'")),
+        lambda path: np.save(path, np.zeros((3, 4))),
+        lambda path: path.write_bytes(path.read_bytes() + b"more"),
+        lambda path: flip(path, -1),
+        lambda path: flip(path, -4 - 24),
+        lambda path: flip(path, -4 - 1),
         lambda path: path.write_text("something else"),
         pytest.param(pipe, marks=pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")),
     ],
-    ids=["empty", "cut", "huge", "odd type", "flat", "text", "NaN", "other", "pipe"],
+    ids=[
+        "empty",
+        "cut",
+        "huge",
+        "odd type",
+        "flat",
+        "text",
+        "NaN",
+        "bytes in another order",
+        "without a checksum",
+        "longer",
+        "bit of the checksum",
+        "first bit",
+        "last bit",
+        "other",
+        "pipe",
+    ],
 )
 def test_damaged_vectors_of_an_earlier_run_are_refused(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     path = tmp_path / "000000.npy"
@@ -264,6 +300,23 @@ def test_damaged_vectors_of_an_earlier_run_are_refused(tmp_path: Path, damage: C
     damage(path)
     with pytest.raises(FaembError, match=r"^\S*000000\.npy is (damaged \(.*delete it, and run the benchmark|a pipe)"):
         kept(path, vectors.copy)
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((0, 4)), np.zeros((4, 0)), np.asfortranarray(np.eye(3)[:2])], ids=str)
+def test_vectors_of_any_shape_and_order_are_read_as_they_were(tmp_path: Path, vectors: np.ndarray) -> None:
+    kept(tmp_path / "000000.npy", lambda: vectors)
+    np.testing.assert_array_equal(load_vectors(tmp_path / "000000.npy"), vectors)
+
+
+def test_a_changed_bit_of_statistics_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "spectrum.npz"
+    save_spectrum(Spectrum(7, np.arange(3.0) + 0.1, np.arange(3.0) + 0.2, np.eye(3) + 0.3), path)
+    content = path.read_bytes()
+    for part in (np.int64(7), np.arange(3.0) + 0.1, np.arange(3.0) + 0.2, (np.eye(3) + 0.3).astype(np.float32)):
+        path.write_bytes(content)
+        flip(path, content.index(part.tobytes()))
+        with pytest.raises(FormatError, match=r"spectrum\.npz is damaged \(.*CRC"):
+            load_spectrum(path)
 
 
 def test_damaged_statistics_of_an_earlier_run_are_refused(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ Rows of a table that differ only in the last steps share the results of the othe
 import functools
 import hashlib
 import warnings
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -40,7 +41,7 @@ from faemb.runtime.storage import replacing
 from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
 
-FORMAT = 1
+FORMAT = 2
 """Version of the cache; increased when results are computed or stored differently."""
 LEARNING_DESCRIPTORS = 1_000_000
 """Largest number of descriptors to learn from; each image provides at most an equal share of it."""
@@ -235,14 +236,31 @@ def load_spectrum(path: Path) -> Spectrum:
 
 
 def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """The vectors in the file if it exists; otherwise compute them and save them there."""
+    """The vectors in the file if it exists; otherwise compute them and save them there, with a checksum at the end."""
     if path.exists():
         return load_vectors(path)
-    made = make()
+    made = np.ascontiguousarray(make())
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        np.save(file, made)
+        summed_file = _Summed(file)
+        np.save(summed_file, made)
+        file.write(_as_bytes(summed_file.checksum))
     return made
+
+
+class _Summed:
+    """A file to which NumPy writes, and the CRC32 of all that it has written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.checksum = file, 0
+
+    def write(self, content: bytes) -> int:
+        self.checksum = zlib.crc32(content, self.checksum)
+        return self._file.write(content)
+
+
+def _as_bytes(checksum: int) -> bytes:
+    return checksum.to_bytes(4, "little")
 
 
 def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
@@ -251,10 +269,21 @@ def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         if mapped.ndim != 2 or mapped.dtype.kind != "f":
             raise ValueError(f"an array of shape {mapped.shape} and type {mapped.dtype}")
-        vectors = np.array(mapped)
+        vectors = np.array(mapped, order="C")
+        _require_checksum(path, vectors, mapped.offset)
         if not np.isfinite(vectors).all():
             raise ValueError("NaN or infinite values")
         return vectors
+
+
+def _require_checksum(path: Path, vectors: np.ndarray, start: int) -> None:
+    """The header is included: a changed bit of it may swap the bytes of every number."""
+    with path.open("rb") as file:
+        header = file.read(start)
+        file.seek(start + vectors.nbytes)
+        end = file.read(5)
+    if end != _as_bytes(zlib.crc32(vectors.data, zlib.crc32(header))):
+        raise ValueError("its checksum differs")
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Caches(Kind):
         kept(folder / "pooled" / VECTORS, lambda: np.ones((5, 4), np.float16))
 
     def ways(self, victim: Path) -> Sequence[Way]:
-        return (header_changed, rows_changed) if victim.suffix == ".safetensors" else ()
+        return (header_changed, rows_changed) if victim.suffix == ".safetensors" else (byte_changed,)
 
     def read(self, folder: Path) -> None:
         if (folder / VECTORS).exists():
@@ -56,6 +56,13 @@ def rows_changed(path: Path, rng: Rng) -> None:
         image["crc32"] = zlib.crc32(rows[start : start + image["count"]].tobytes())
         start += image["count"]
     save_file({"features": rows}, path, {"images": json.dumps(images)})
+
+
+def byte_changed(path: Path, rng: Rng) -> None:
+    """Another byte in a file of vectors, mostly in its header, under a checksum that fits."""
+    content = bytearray(path.read_bytes()[:-4])
+    content[int(rng.integers(len(content)))] = int(rng.integers(256))
+    path.write_bytes(bytes(content) + zlib.crc32(content).to_bytes(4, "little"))
 
 
 def _content(path: Path) -> tuple[list[dict[str, int]], np.ndarray]:
