@@ -775,6 +775,20 @@ class TestStores:
         assert not (here / "new.faemb").exists()
         assert run("check", "photos.faemb", "--quiet").code == 0
 
+    @pytest.mark.parametrize(
+        "arguments",
+        [["relearn"], ["explain", "photos/a.png", "photos/b.png"], ["export", "--out", "out.npz"],
+         ["relocate", "photos", "elsewhere"], ["copy", "embedded"]],
+        ids=lambda arguments: arguments[0],
+    )  # fmt: skip
+    def test_the_new_address_of_a_server_is_asked(self, run, arguments):
+        with closing(Catalogue(Path("photos.faemb/catalogue.sqlite"))) as catalogue, catalogue.change():
+            for name, value in (("store", "milvus://127.0.0.1:2/photos"), ("store_id", "me"), ("table", "1")):
+                catalogue.set(name, value)
+        name, *more = arguments
+        ended = run(name, "photos.faemb", *more, "--store", "milvus://127.0.0.1:1/photos")
+        assert_mistake(ended, r"127\.0\.0\.1:1 does not answer")
+
     @pytest.mark.parametrize("left", ["coming", "left"], ids=["of a copy that was stopped", "of a copy that was made"])
     def test_one_whose_server_is_gone_is_forgotten(self, run, left):
         address = "milvus://127.0.0.1:19530/photos"

@@ -6,6 +6,7 @@ The half that needs the server runs with `make test-milvus`.
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from faemb.collection import Collection, Model, store_transfer
 from faemb.collection.backends import BACKENDS
 from faemb.collection.catalogue import Catalogue, Entry
 from faemb.collection.layout import Layout
-from faemb.collection.stores.attached import made_store
+from faemb.collection.stores.attached import CurrentStore, made_store
 from faemb.collection.stores.embedded import Embedded
 from faemb.collection.stores.milvus import MilvusTable, SearchMode
 from faemb.collection.stores.milvus_indexes import KINDS
@@ -456,3 +457,20 @@ class TestMilvus:
             assert collection.info().store == address
             collection.remove(photos / "001.png")
             assert collection.info().store == moved
+
+
+def test_a_new_address_is_not_that_of_a_store_to_which_the_vectors_were_copied(tmp_path: Path) -> None:
+    pytest.importorskip("pymilvus")
+    old, moved, target = (f"milvus://{host}:19530/photos" for host in ("old", "moved", "target"))
+    catalogue = Catalogue.create(tmp_path / "catalogue.sqlite", {"store": old, "store_id": "first"})
+    current = CurrentStore(Layout(tmp_path), catalogue, moved)
+    with closing(catalogue), closing(current):
+        assert current.get().address == moved
+        current.remember()
+        assert catalogue.store() == (moved, "first")
+        with catalogue.change():  # as another process does that copies the vectors
+            catalogue.set("store", target)
+            catalogue.set("store_id", "second")
+        assert current.get().address == target
+        current.remember()
+        assert catalogue.store() == (target, "second")

@@ -215,13 +215,14 @@ def relocate(
     old: Annotated[Path, images_argument("OLD", "Folder or image file as the collection knows it.")],
     new: Annotated[Path, images_argument("NEW", "Where it is now: a path or a URL.")],
     *,
+    store: Store = None,
     output: Output,
 ) -> None:
     """Record that a folder of images, or one image, has been moved; the images are not read again.
 
     Example: faemb relocate photos.faemb /media/disk/photos photos
     """
-    with opened(collection) as photos:
+    with opened(collection, store=store) as photos:
         count = photos.relocate(old, new)
     output.show({"relocated": count}, [f"{counted(count)} of {collection} relocated from {old} to {new}"])
 
@@ -267,13 +268,14 @@ def export(
     out: Annotated[Path, value("FILE", "File to write.")],
     form: Annotated[str, value("NAME", "npz, fvecs, faiss, hloc-h5 or parquet.", "--format")] = "npz",
     overwrite: Overwrite = False,
+    store: Store = None,
     quiet: Quiet = False,
 ) -> None:
     """Write the vectors of a collection, with the names of the images, to a file for other tools.
 
     Example: faemb export photos.faemb --format faiss --out photos.faiss
     """
-    with opened(collection) as photos:
+    with opened(collection, store=store) as photos:
         count = photos.export(out, form, overwrite=overwrite)
     if not quiet:
         result(f"vectors of {counted(count)} written to {out}")
@@ -281,7 +283,7 @@ def export(
 
 def copy(
     collection: InCollection,
-    store: Annotated[
+    target: Annotated[
         str,
         argument(
             "ADDRESS",
@@ -297,6 +299,7 @@ def copy(
             "--forget",
         ),
     ] = False,
+    store: Store = None,
     output: Output,
 ) -> None:
     """Copy the vectors of a collection to a Milvus server, or back into its folder, and use them there from now on.
@@ -309,10 +312,10 @@ def copy(
     """
     if forget:
         with opened(collection) as photos:
-            photos.forget_store(store)
-        output.show({"forgotten": store}, [f"{store} is forgotten; nothing was deleted there"])
+            photos.forget_store(target)
+        output.show({"forgotten": target}, [f"{target} is forgotten; nothing was deleted there"])
         return
-    with opened(collection) as photos, Live(output.quiet) as progress:
-        count = photos.copy(store, progress=progress)
-    place = f"the folder {collection}" if store == "embedded" else store
-    output.show({"copied": count, "store": store}, [f"vectors of {counted(count)} copied to {place}, and used there"])
+    with opened(collection, store=store) as photos, Live(output.quiet) as progress:
+        count = photos.copy(target, progress=progress)
+    place = f"the folder {collection}" if target == "embedded" else target
+    output.show({"copied": count, "store": target}, [f"vectors of {counted(count)} copied to {place}, and used there"])

@@ -4,7 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from faemb.cli.options import Box, Device, InCollection, Output, PageOptions, Turned, images_argument, opened, value
+from faemb.cli.options import (
+    Box,
+    Device,
+    InCollection,
+    Output,
+    PageOptions,
+    Store,
+    Turned,
+    images_argument,
+    opened,
+    value,
+)
 
 if TYPE_CHECKING:
     from faemb.collection import Explanation
@@ -22,6 +33,7 @@ def explain(
     ] = None,
     box: Box = None,
     turned: Turned = False,
+    store: Store = None,
     page: PageOptions,
     device: Device = "cpu",
     output: Output,
@@ -41,7 +53,7 @@ def explain(
     if out is not None:
         require_picture(out, overwrite=page.overwrite)
     region = parse_box(box) if box is not None else None
-    with opened(collection, device=device) as photos:
+    with opened(collection, device=device, store=store) as photos:
         found = photos.explain(query, result, box=region, turned=turned)
     if out is not None:
         save_picture(out, draw_evidence(found), overwrite=page.overwrite)

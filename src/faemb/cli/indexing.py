@@ -166,14 +166,14 @@ def update(
         _change(photos, change, output)
 
 
-def relearn(collection: InCollection, *, device: Device = "cpu", output: Output) -> None:
+def relearn(collection: InCollection, *, store: Store = None, device: Device = "cpu", output: Output) -> None:
     """Learn the model of a collection again from the images that it has now, and encode them with it.
 
     No image file is read: local features are stored in the collection. Searches use the old model until this is done.
 
     Example: faemb relearn photos.faemb
     """
-    with opened(collection, device=device) as photos:
+    with opened(collection, device=device, store=store) as photos:
         with Live(output.quiet) as progress:
             report = photos.relearn(progress=progress, notice=_notice(output))
         known = photos.info()

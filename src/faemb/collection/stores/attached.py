@@ -18,7 +18,9 @@ class CurrentStore:
         self.layout, self._catalogue = layout, catalogue
         self._moved = None if address is None else str(parse(address))
         self._held: tuple[tuple[str, str] | None, Store] | None = None
-        if self._moved is not None and catalogue.store() is None:
+        opened = catalogue.store()
+        self._opened = None if opened is None else opened[1]
+        if self._moved is not None and opened is None:
             raise InputError(
                 f"the vectors of {layout.folder} lie in its own folder; copy them with: faemb copy "
                 f"{typed(layout.folder)} {self._moved}"
@@ -35,9 +37,9 @@ class CurrentStore:
     def remember(self) -> None:
         """Record the server's new address, once it is known to hold the vectors of this collection."""
         named = self._catalogue.store()
-        if self._moved is not None and named is not None and named[0] != self._moved:
+        if named is not None and named[0] != self._address_of(*named):
             with self._catalogue.change():
-                self._catalogue.set("store", self._moved)
+                self._catalogue.set("store", self._address_of(*named))
 
     def close(self) -> None:
         if self._held is not None:
@@ -47,8 +49,11 @@ class CurrentStore:
     def _made(self, named: tuple[str, str] | None) -> Store:
         if named is None:
             return Embedded(self.layout)
-        address, identity = named
-        return made_store(self.layout, self._moved or address, identity)
+        return made_store(self.layout, self._address_of(*named), named[1])
+
+    def _address_of(self, address: str, identity: str) -> str:
+        """The new address is that of the store that was opened, not of one to which the vectors were copied since."""
+        return self._moved if self._moved is not None and identity == self._opened else address
 
 
 def made_store(layout: Layout, address: str, identity: str) -> MilvusStore:

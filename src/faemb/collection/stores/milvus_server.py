@@ -130,7 +130,8 @@ class Server:
         if _is_passing(error):
             return StoreAwayError(
                 f"{where} does not answer ({text}); what was stored before is safe: start the server, or give its new "
-                "address with --store, and run the same command again"
+                "address (with --store, or as the ADDRESS of faemb copy if it is the target), and run the same command "
+                "again"
             )
         if isinstance(error, _errors()):
             return FaembError(f"{where} refuses: {text}")
