@@ -141,7 +141,7 @@ class Encoder(Component):
         return length if self.keep is None else min(self.keep, length)
 
     def fit(
-        self, images: SetsLike, y: None = None, *, progress: Progress | None = None, jobs: Jobs = None
+        self, images: SetsLike, y: object = None, *, progress: Progress | None = None, jobs: Jobs = None
     ) -> "Encoder":
         """Learn every stage from the descriptors of unlabelled images; if that fails, the encoder is not changed.
 

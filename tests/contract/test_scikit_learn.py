@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from faemb import ITQ, VLAD, FastFAemb, Fisher, Projection, Rotation
+from faemb import ITQ, VLAD, Encoder, FastFAemb, Fisher, Projection, Rotation
 
 
 def test_rotation_and_codes_in_a_pipeline(rng: np.random.Generator) -> None:
@@ -36,3 +36,10 @@ def test_a_clone_has_the_settings_and_nothing_learned(
     copy = clone(part)
     assert copy.get_params() == part.get_params()
     assert not copy.is_fitted
+
+
+def test_labels_are_ignored(rng: np.random.Generator) -> None:
+    """A pipeline passes them to every step; nothing here learns from them."""
+    sets, labels = [rng.standard_normal((20, 12)) for _ in range(8)], np.arange(8) % 2
+    pipeline = make_pipeline(Encoder(VLAD(3)), Rotation())
+    np.testing.assert_array_equal(pipeline.fit_transform(sets, labels), pipeline.fit_transform(sets))
