@@ -51,9 +51,9 @@ _ROWS_PER_DIMENSION, _LEAST_ROWS = 2, 2048
 each task returns D x D numbers."""
 _SENT_DIMENSION = 8192
 """Largest dimension of embedded descriptors whose statistics are computed on a cluster: 0.5 GB per task."""
-_SENT = 32
-"""Number of images per task of a cluster."""
-_MANY = 10_000
+IMAGES_PER_TASK = 32
+"""Number of images per task of a cluster: 3 MB of features, and seconds of work."""
+IMAGES_PER_GPU = 10_000
 """Number of images that a GPU of a cluster is assumed to encode when W'W is precomputed."""
 
 
@@ -251,14 +251,14 @@ class Encoder(Component):
         pool = jobs.pool(Numbered(partial(sent._pool_portion, gpu)), limits=NO_LIMITS, gpu=gpu)
 
         def pooled(images: SetsLike) -> Float[np.ndarray, "B D"]:
-            return np.concatenate(list(in_order(pool, as_sets(images).portions(_SENT))))
+            return np.concatenate(list(in_order(pool, as_sets(images).portions(IMAGES_PER_TASK))))
 
         finalize(pooled, pool.close)
         return pooled
 
     def _pool_portion(self, gpu: bool, images: SetsLike) -> Float[np.ndarray, "B D"]:
         if gpu and self.device == "cpu" and has_cuda():
-            self.to("cuda").prepare(_MANY)
+            self.to("cuda").prepare(IMAGES_PER_GPU)
         return to_numpy(self._pooled(self._on_device(as_sets(images)), silent, "encode").vectors)
 
     def prepare(self, images: int, *, progress: Progress | None = None) -> None:

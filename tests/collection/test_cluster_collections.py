@@ -133,7 +133,7 @@ def test_features_are_written_by_the_workers_and_no_other_file_is_left(machines,
 def test_statistics_and_pooled_vectors_of_several_machines_are_those_of_one(machines, monkeypatch):
     """In several parts, of an encoder with all stages."""
     monkeypatch.setattr(encoder, "_LEAST_ROWS", 64)
-    monkeypatch.setattr(encoder, "_SENT", 4)
+    monkeypatch.setattr(encoder, "IMAGES_PER_TASK", 4)
     rng = np.random.default_rng(0)
     sets = [rng.normal(size=(40, 16)).astype(np.float32) for _ in range(60)]
     asked = Encoder(FastFAemb(2), projection=Projection(4), whitening=Whitening(discard=0), rotation=Rotation(), keep=8)

@@ -134,7 +134,7 @@ class Catalogue(OtherFiles):
             del self._ids
 
     def _id_for(self, path: str) -> dict[str, int]:
-        """As a column; empty where SQLite chooses the id."""
+        """The id column for this path; empty if SQLite assigns the id."""
         id = self._ids.get(path)
         return {} if id is None or self.count("id = ? or path = ?", id, path) else {"id": id}
 
@@ -226,9 +226,7 @@ class Catalogue(OtherFiles):
         for part in portions(wanted):
             statement = f"select id, path from images where id in ({marks(part)})"  # noqa: S608
             found.update(self._all(statement, *part, of=(int, str)))
-        for image in wanted:
-            if image not in found:
-                raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
+        self._require_all(wanted, found)
         return found
 
     def entries_of(self, images: Iterable[int]) -> dict[int, Entry]:
@@ -236,10 +234,13 @@ class Catalogue(OtherFiles):
         wanted, found = sorted(images), {}
         for part in portions(wanted):
             found.update({entry.id: entry for entry in self.entries(f"id in ({marks(part)})", *part)})
+        self._require_all(wanted, found)
+        return found
+
+    def _require_all(self, wanted: Iterable[int], found: Mapping[int, object]) -> None:
         for image in wanted:
             if image not in found:
                 raise FormatError(f"{self.path} is damaged: the image {image} is not in it; restore it from a copy")
-        return found
 
     def hashes(self) -> dict[str, str]:
         """The content hash of each image, by path."""

@@ -18,16 +18,11 @@ from faemb.collection.model import Model
 from faemb.collection.packing import unpack
 from faemb.collection.stored import encoded_rows, sound_features
 from faemb.collection.writing import Writer
+from faemb.encoder import IMAGES_PER_GPU, IMAGES_PER_TASK
 from faemb.errors import FaembError
 from faemb.runtime.limits import NO_LIMITS
 from faemb.runtime.parallel import Flow, Jobs, Machines, Pool
 from faemb.sets import PORTION, PORTION_DESCRIPTORS
-
-_SENT = 32
-"""Number of images in a portion for a worker: 3 MB of features, and seconds of work."""
-
-_MANY = 10_000
-"""Number of images assumed when W'W is precomputed on a GPU."""
 
 Vectors = Float[np.ndarray, "B w"]
 
@@ -47,14 +42,14 @@ class Encode:
 
     def __call__(self, portion: Portion) -> Vectors:
         if self._gpu and has_cuda():
-            self._model.to("cuda").encoder_.prepare(_MANY)
+            self._model.to("cuda").encoder_.prepare(IMAGES_PER_GPU)
         self._gpu = False
         return encoded_rows(self._model, [unpack(content) for content in portion.packed])
 
 
 def portion_size(jobs: Jobs) -> int:
     """Number of images that are encoded together."""
-    return _SENT if isinstance(jobs, Machines) else PORTION
+    return IMAGES_PER_TASK if isinstance(jobs, Machines) else PORTION
 
 
 def encoded(
@@ -96,7 +91,7 @@ def encoding_beside(writer: Writer, model: Model, jobs: Jobs) -> Iterator[Callab
         return
     writer.claim(model)
     with closing(_pool(model, jobs)) as pool:
-        waiting = _Waiting(writer, least=_SENT)
+        waiting = _Waiting(writer, least=IMAGES_PER_TASK)
         flow: Flow[Portion, Vectors] = Flow(pool, map(partial(_portion, writer), waiting))
 
         def place(done: Iterable[tuple[Portion, Vectors | Exception]]) -> None:
@@ -143,7 +138,7 @@ class _Waiting:
         return self
 
     def __next__(self) -> list[Entry]:
-        batch = self._writer.catalogue.waiting(_SENT, PORTION_DESCRIPTORS, after=self._last)
+        batch = self._writer.catalogue.waiting(IMAGES_PER_TASK, PORTION_DESCRIPTORS, after=self._last)
         if len(batch) < self._least:
             raise StopIteration
         self._last = batch[-1].id
