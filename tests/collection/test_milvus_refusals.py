@@ -116,7 +116,7 @@ class TestServers:
             (
                 MilvusException(100, "collection not found[collection=a_1]"),
                 FormatError,
-                "has lost a collection .*a_1.*; restore",
+                "has lost a collection .*a_1.*; restore .* faemb check 'my photos.faemb' --repair$",
             ),
             (MilvusException(9, "quota exceeded[reason=disk quota exceeded]"), StoreFullError, "has no room .* safe"),
             (MilvusException(65535, "memory limit exceeded"), StoreFullError, "has no room"),
@@ -130,7 +130,7 @@ class TestServers:
         ids=lambda given: str(given.code) if isinstance(given, MilvusException) else "",
     )
     def test_errors_are_one_sentence(self, error, kind, words):
-        fault = Server(Address("here", 1, "photos", "team"))._explained(error)
+        fault = Server(Address("here", 1, "photos", "team"), "'my photos.faemb'")._explained(error)
         assert type(fault) is kind
         with pytest.raises(kind, match=words):
             raise fault

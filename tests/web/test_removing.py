@@ -73,10 +73,11 @@ def test_a_token_works_once(client):
 
 
 def test_a_server_that_was_started_again_says_how_to_bring_an_image_back(collection):
+    collection = collection.rename(collection.with_name("my photos.faemb"))
     with writable(collection) as client:
         token = client.delete("/api/images/1").json()["undo"]
     with writable(collection) as client:
-        assert f"faemb add {collection} FILE" in problem(client.post(f"/api/undo/{token}"), 404)
+        assert f"faemb add '{collection}' FILE" in problem(client.post(f"/api/undo/{token}"), 404)
 
 
 def test_an_image_whose_file_is_gone_comes_back_when_the_file_does(client, tmp_path):

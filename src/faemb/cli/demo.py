@@ -1,6 +1,7 @@
 """The demo command."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from faemb.cli.console import Live, result
@@ -24,6 +25,6 @@ def demo(
     if not quiet:
         result(str(done))
         result(f"page: {done.page}")
-        result(f"try: faemb search {done.collection} QUERY.jpg")
+        result(f"try: faemb search {quote(str(done.collection))} QUERY.jpg")
     if show:
         open_page(done.page)

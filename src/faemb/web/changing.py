@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from faemb.collection import Collection, Report, images_in
 from faemb.collection.catalogue import Entry
+from faemb.collection.layout import typed
 from faemb.collection.sources import is_below, is_there
 from faemb.errors import FaembError, Fault, InputError, about
 from faemb.features.feature_files import kind_of
@@ -255,7 +256,7 @@ class Removals:
             raise Problem(
                 404,
                 "This removal cannot be undone here any more. The file was not deleted: bring the image back with "
-                f"faemb add {photos.layout.folder} FILE.",
+                f"faemb add {typed(photos.layout.folder)} FILE.",
             )
         report = photos.bring_back(*removed)
         entry = photos.entry(removed.path)
@@ -301,7 +302,7 @@ def require_allowed(photos: Collection, given: str, uploads: Path) -> Path:
     raise Problem(
         403,
         f"The folder {given!r} does not belong to this collection; add it on the server with "
-        f"faemb add {photos.layout.folder} FOLDER.",
+        f"faemb add {typed(photos.layout.folder)} FOLDER.",
     )
 
 

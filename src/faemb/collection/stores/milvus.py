@@ -69,7 +69,7 @@ class Owner:
 class MilvusStore(Store):
     def __init__(self, address: Address, owner: Owner) -> None:
         self.address, self.identity, self._owner = str(address), owner.collection, owner
-        self.server, self._name = Server(address), address.name
+        self.server, self._name = Server(address, self.folder), address.name
         self._indexes: dict[str, Indexes] = {}
 
     def table(self, number: int, model: Encoding) -> "MilvusTable":

@@ -57,10 +57,13 @@ def consistency(since: float) -> str:
 
 
 class Server:
-    """One connection, made by the first call."""
+    """One connection, made by the first call.
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    home: the collection's folder, as it can be typed
+    """
+
+    def __init__(self, address: Address, home: str = "COLLECTION") -> None:
+        self.address, self._home = address, home
         self._client: Any = None
 
     def ask(self, what: str, *arguments: Any, **named: Any) -> Any:
@@ -116,7 +119,7 @@ class Server:
         if code == _MISSING or "collection not found" in text:
             return FormatError(
                 f"{where} has lost a collection ({text}); restore it there, or compute the vectors again with: "
-                "faemb check COLLECTION --repair"
+                f"faemb check {self._home} --repair"
             )
         if code in _FULL or "quota" in text or "memory limit" in text:
             return StoreFullError(
