@@ -98,7 +98,7 @@ def test_images_are_read_one_at_a_time_and_learned_from_in_part(rng):
     seen: list[int] = []
 
     class Listening(Encoder):
-        def fit(self, images: Any, y: None = None, **options: Any) -> Encoder:
+        def fit(self, images: Any, y: object = None, **options: Any) -> Encoder:
             seen.extend(map(len, images))
             return super().fit(images, y, **options)
 

@@ -10,9 +10,10 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from faemb.benchmark.formatting import columns, duration, is_cost, main_measure, number, setting
-from faemb.benchmark.provenance import CAUTION, caution, facts
+from faemb.benchmark.provenance import CAUTION, LEARNED_FASTER, caution, facts
 from faemb.benchmark.run import Row, Run, Used
 from faemb.pages.report import markdown, terminal_table, write_run
+from faemb.presets import preset
 from made_up_runs import HOSTILE, SUBSET, row, run
 
 
@@ -171,6 +172,23 @@ def test_caution_is_given_unless_the_data_are_complete(note: str, paper: float |
     shown = run(row("FAemb", 8, 70.0, paper), dataset=Used("holidays", 1, "", note))
     assert caution(shown) == expected
     assert (CAUTION in markdown(shown)) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rotation", "expected"),
+    [
+        ({"pooling": "sinkhorn"}, True, LEARNED_FASTER),
+        ({"pooling": "sinkhorn", "bits": 64}, False, LEARNED_FASTER),
+        ({"pooling": "sinkhorn"}, False, ""),
+        ({"pooling": "democratic", "bits": 64}, True, ""),
+    ],
+    ids=["rotation", "codes", "neither", "democratic"],
+)
+def test_another_pooling_of_learning_images_is_stated(settings: dict, rotation: bool, expected: str) -> None:
+    encoder = repr(preset("f-faemb-8", rotation=rotation))
+    shown = run(row("FAemb", 8, 72.9), replace(row("F-FAemb", 8, 72.9, **settings), encoder=encoder))
+    assert caution(shown) == expected
+    assert ("democratically pooled learning images" in markdown(shown)) == bool(expected)
 
 
 def test_hostile_names_stay_text_in_markdown() -> None:

@@ -7,13 +7,23 @@ from faemb.benchmark.formatting import common, duration, setting
 from faemb.benchmark.run import Row, Run, Used, Value
 
 CAUTION = "These are not known to be the paper's data; its numbers are comparable only on the same data."
+LEARNED_FASTER = (
+    "In rows with sinkhorn pooling, rotations and codes were learned from democratically pooled learning images."
+)
 
 
 def caution(run: Run) -> str:
-    """Sentences on why published numbers are not comparable; empty if there are none, or if nothing differs."""
+    """Sentences on how rows differ from the published ones, and on what their settings do not show; may be empty."""
     compared = [row for row in run.rows if row.published]
     complete = all(used.note.startswith(COMPLETE) for used in (run.dataset, *run.distractors))
-    return " ".join([*([CAUTION] if compared and not complete else []), *_differences(compared)])
+    strange = [CAUTION] if compared and not complete else []
+    faster = [LEARNED_FASTER] if any(map(_learns_faster, run.rows)) else []
+    return " ".join([*strange, *_differences(compared), *faster])
+
+
+def _learns_faster(row: Row) -> bool:
+    """Whether the learning images were pooled in another way than the others (`Workbench.pooled`), and mattered."""
+    return row.settings.get("pooling") == "sinkhorn" and ("rotation=" in row.encoder or "bits" in row.settings)
 
 
 def _differences(rows: Iterable[Row]) -> list[str]:
