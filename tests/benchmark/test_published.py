@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from faemb.benchmark.published import Result, published, tables
-from faemb.benchmark.rows import Asked
+from faemb.benchmark.rows import RequestedRow
 from faemb.benchmark.tables import TABLES, Choice, one
 from faemb.presets import PUBLISHED
 
@@ -80,7 +80,7 @@ def test_gains_that_the_text_states_are_differences_of_numbers(better, worse, da
     assert first - second == pytest.approx(gain, abs=0.01)
 
 
-def shown() -> Iterator[Asked]:
+def shown() -> Iterator[RequestedRow]:
     """All rows of all tables, and all presets."""
     for dataset in DATASETS:
         choice = Choice(dataset, large=True, maps=True)

@@ -22,7 +22,7 @@ from faemb.benchmark.datasets import COMPLETE, open_dataset
 from faemb.benchmark.formatting import PAPER, columns
 from faemb.benchmark.provenance import CAUTION, caution
 from faemb.benchmark.reranking import EXPANDING, SEARCHING, VERIFYING, Elsewhere, Reranked, expand
-from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Retrieval
+from faemb.benchmark.rows import PER_DESCRIPTOR, RequestedRow, Retrieval
 from faemb.benchmark.run import Run
 from faemb.benchmark.runner import JOURNAL, run_table
 from faemb.benchmark.scoring import measured, similarities
@@ -68,7 +68,7 @@ def bench_in(place: Path, **options) -> Workbench:
     return Workbench(dataset, [place / "learning"], EXTRACTOR, place / "cache", jobs=1, **options)
 
 
-def retrievals(rows: Iterable[Asked]) -> list[Retrieval]:
+def retrievals(rows: Iterable[RequestedRow]) -> list[Retrieval]:
     """The same rows, all of which are retrieval by an encoder."""
     found = []
     for row in rows:
@@ -77,12 +77,12 @@ def retrievals(rows: Iterable[Asked]) -> list[Retrieval]:
     return found
 
 
-def miniature(name: str) -> Iterator[Asked]:
+def miniature(name: str) -> Iterator[RequestedRow]:
     for asked in TABLES[name].rows(Choice("holidays", adapt=tiny)):
         yield replace(asked, bits=8) if isinstance(asked, Retrieval) and asked.bits else asked
 
 
-def run_rows(name: str, asked: Sequence[Asked], bench: Workbench, out: Path) -> Run:
+def run_rows(name: str, asked: Sequence[RequestedRow], bench: Workbench, out: Path) -> Run:
     """Each row once."""
     return run_table(name, TABLES[name], [[each] for each in asked], bench, out, {})
 
@@ -264,7 +264,7 @@ def test_a_run_goes_on_where_it_stopped(bench, tmp_path, monkeypatch):
     first = run_rows("binary", asked[:3], bench, tmp_path)
     with (tmp_path / JOURNAL).open("a") as file:
         file.write('{"key": "cut sho')
-    done: list[Asked] = []
+    done: list[RequestedRow] = []
     monkeypatch.setattr(Retrieval, "answer", recording(lambda row, bench: done.append(row), Retrieval.answer))
     whole = run_rows("binary", asked, bench, tmp_path)
     assert done == asked[3:]

@@ -12,7 +12,7 @@ from itertools import repeat
 import numpy as np
 from jaxtyping import Float
 
-from faemb.benchmark.rows import Asked
+from faemb.benchmark.rows import RequestedRow
 from faemb.benchmark.run import Row
 from faemb.benchmark.scoring import measured, similarities
 from faemb.benchmark.workbench import Workbench
@@ -27,7 +27,7 @@ Vectors = Float[np.ndarray, "N d"]
 
 
 @dataclass(frozen=True)
-class Baseline(Asked):
+class Baseline(RequestedRow):
     """One of `MAP_POOLINGS`, PCA-whitened to `length` components learned from the learning images."""
 
     pooling: str

@@ -10,7 +10,7 @@ from typing import Any
 
 from faemb.benchmark.datasets import Dataset, open_dataset
 from faemb.benchmark.folders import claim
-from faemb.benchmark.rows import Asked, Retrieval
+from faemb.benchmark.rows import RequestedRow, Retrieval
 from faemb.benchmark.run import Json, Run
 from faemb.benchmark.runner import run_table
 from faemb.benchmark.tables import CNN, LARGE, RERANK, Choice, TableOf, one, table_named
@@ -166,7 +166,7 @@ def paper_dataset(dataset: Dataset) -> str:
     return _WITH_DISTRACTORS[dataset.kind] if dataset.distractors else dataset.kind
 
 
-def _require_enough_to_learn_from(asked: Iterable[Asked], images: int) -> None:
+def _require_enough_to_learn_from(asked: Iterable[RequestedRow], images: int) -> None:
     bits = max((row.bits or 0 for row in asked if isinstance(row, Retrieval)), default=0)
     if bits >= images:
         raise InputError(

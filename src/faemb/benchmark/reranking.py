@@ -10,7 +10,7 @@ from jaxtyping import Float
 from scipy.special import expit, logit
 
 from faemb.benchmark.datasets import Query
-from faemb.benchmark.rows import Asked, Retrieval, best_seconds
+from faemb.benchmark.rows import RequestedRow, Retrieval, best_seconds
 from faemb.benchmark.run import Row
 from faemb.benchmark.scoring import Scores, measured, similarities
 from faemb.benchmark.workbench import Pooled, Workbench
@@ -172,7 +172,7 @@ def _largest_turn(bench: Workbench) -> float:
 
 
 @dataclass(frozen=True)
-class Elsewhere(Asked):
+class Elsewhere(RequestedRow):
     """A published number of a system that is not computed here, listed for comparison."""
 
     published: Mapping[str, float] = field(default_factory=dict)

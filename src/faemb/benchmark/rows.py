@@ -27,7 +27,7 @@ _TIMED, _LEARNED = 2000, 50_000
 
 
 @dataclass(frozen=True)
-class Asked(ABC):
+class RequestedRow(ABC):
     settings: Mapping[str, Value]
     """Settings shown in the table that distinguish this row."""
 
@@ -43,7 +43,7 @@ class Asked(ABC):
 
 
 @dataclass(frozen=True)
-class _EncoderRow(Asked):
+class _EncoderRow(RequestedRow):
     encoder: Encoder
     published: Mapping[str, float] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import faemb
 from faemb.benchmark.datasets import KINDS
 from faemb.benchmark.distractors import pool_distractors
-from faemb.benchmark.rows import Asked, Retrieval
+from faemb.benchmark.rows import RequestedRow, Retrieval
 from faemb.benchmark.run import VERSION, Row, Run, Used, Value, averaged, row_of
 from faemb.benchmark.tables import TableOf
 from faemb.benchmark.workbench import Workbench
@@ -27,7 +27,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "opencv-python-headless", "torch"
 def run_table(
     name: str,
     table: TableOf,
-    asked: Sequence[Sequence[Asked]],
+    asked: Sequence[Sequence[RequestedRow]],
     bench: Workbench,
     out: Path,
     settings: Mapping[str, Value],
@@ -79,10 +79,10 @@ class Journal:
         except (ValueError, KeyError, TypeError, RecursionError):
             return  # the incomplete last line of a killed run, or a row of an older version
 
-    def row(self, asked: Asked) -> Row | None:
+    def row(self, asked: RequestedRow) -> Row | None:
         return self._rows.get(self._key(asked))
 
-    def keep(self, asked: Asked, row: Row) -> Row:
+    def keep(self, asked: RequestedRow, row: Row) -> Row:
         key = self._key(asked)
         self._rows[key] = row
         line = json.dumps({"key": key, "row": asdict(row)}, ensure_ascii=False)
@@ -96,7 +96,7 @@ class Journal:
             raise FaembError(f"{self._path} cannot be written: {error.strerror}") from error
         return row
 
-    def _key(self, asked: Asked) -> str:
+    def _key(self, asked: RequestedRow) -> str:
         return f"{asked.key(self._bench)}-{VERSION}"
 
 

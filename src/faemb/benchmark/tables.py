@@ -11,7 +11,7 @@ from typing import Any
 from faemb.benchmark.baselines import MAP_POOLINGS, Baseline
 from faemb.benchmark.published import POOLING, Condition, published, tables
 from faemb.benchmark.reranking import Elsewhere, Reranked
-from faemb.benchmark.rows import PER_DESCRIPTOR, Asked, Convergence, Retrieval, Timing
+from faemb.benchmark.rows import PER_DESCRIPTOR, Convergence, RequestedRow, Retrieval, Timing
 from faemb.benchmark.run import Value
 from faemb.encoder import Encoder
 from faemb.errors import InputError
@@ -47,11 +47,11 @@ class Choice:
 @dataclass(frozen=True)
 class TableOf:
     title: str
-    rows: Callable[[Choice], Iterator[Asked]]
+    rows: Callable[[Choice], Iterator[RequestedRow]]
     plot: dict[str, str]
 
 
-def embeddings(choice: Choice) -> Iterator[Asked]:
+def embeddings(choice: Choice) -> Iterator[RequestedRow]:
     """All methods with three poolings, with and without RN; numbers are published for Sinkhorn pooling only."""
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         n = 64 if family in FIRST_ORDER else 8
@@ -63,7 +63,7 @@ def embeddings(choice: Choice) -> Iterator[Asked]:
                 yield Retrieval(settings, encoder, numbers if pooling == POOLING else {})
 
 
-def anchors(choice: Choice) -> Iterator[Asked]:
+def anchors(choice: Choice) -> Iterator[RequestedRow]:
     for family in (*FIRST_ORDER, *SECOND_ORDER):
         sizes = (16, 32, 64, *((128,) if choice.large else ())) if family in FIRST_ORDER else (2, 4, 8)
         for n in (*sizes, *((16,) if choice.large and family in SECOND_ORDER else ())):
@@ -73,7 +73,7 @@ def anchors(choice: Choice) -> Iterator[Asked]:
             yield Retrieval({"method": METHODS[family], "n": n}, _seeded(encoder, choice), numbers)
 
 
-def sota(choice: Choice) -> Iterator[Asked]:
+def sota(choice: Choice) -> Iterator[RequestedRow]:
     names = ["temb-64", "faemb-8", "f-faemb-8"]
     names += ["temb-128", "faemb-16", "f-faemb-16"] if choice.large else []
     for name in names:
@@ -87,7 +87,7 @@ def sota(choice: Choice) -> Iterator[Asked]:
         yield Retrieval({"method": "best", "n": 8}, _seeded(preset("best"), choice))
 
 
-def short(choice: Choice) -> Iterator[Asked]:
+def short(choice: Choice) -> Iterator[RequestedRow]:
     """The paper's rows; then rows without the power law, which takes energy from the leading components."""
     for name, method in (("temb-64", "Temb +RN"), ("f-faemb-8", "F-FAemb +RN")):
         for length in LENGTHS:
@@ -101,7 +101,7 @@ def short(choice: Choice) -> Iterator[Asked]:
             yield Retrieval({"method": method}, _seeded(encoder, choice))
 
 
-def binary(choice: Choice) -> Iterator[Asked]:
+def binary(choice: Choice) -> Iterator[RequestedRow]:
     for name in ("temb-64", "f-faemb-8"):
         method = METHODS[name.rpartition("-")[0]]
         for bits in BITS:
@@ -109,7 +109,7 @@ def binary(choice: Choice) -> Iterator[Asked]:
             yield Retrieval({"method": method, "bits": bits}, _preset(name, choice), numbers, bits)
 
 
-def ablation(choice: Choice) -> Iterator[Asked]:
+def ablation(choice: Choice) -> Iterator[RequestedRow]:
     """F-FAemb-8 of the paper with k-means anchors; then the same with one change of the released code, or of ours."""
     paper, released = VARIANTS["paper"], VARIANTS["released"]
     half = 45 * 46 // 4
@@ -142,7 +142,7 @@ def ablation(choice: Choice) -> Iterator[Asked]:
     yield Retrieval({"with": "all of the released code"}, _preset("f-faemb-8", replace(choice, variant="released")))
 
 
-def timing(choice: Choice) -> Iterator[Asked]:
+def timing(choice: Choice) -> Iterator[RequestedRow]:
     for name in ("vlad-128", "fisher-128", "temb-128", "vlat-16", "faemb-16", "f-faemb-16"):
         family, _, n = name.rpartition("-")
         printed = published("timing", method=METHODS[family], n=int(n))
@@ -150,7 +150,7 @@ def timing(choice: Choice) -> Iterator[Asked]:
         yield Timing({"method": METHODS[family], "n": int(n)}, _preset(name, choice), numbers)
 
 
-def convergence(choice: Choice) -> Iterator[Asked]:
+def convergence(choice: Choice) -> Iterator[RequestedRow]:
     """Rows with the paper's mu, and with that of the released code for learned anchors."""
     for family in ("faemb", "f-faemb"):
         for mu in (1e-2, 1e-3):
@@ -159,7 +159,7 @@ def convergence(choice: Choice) -> Iterator[Asked]:
             yield Convergence({"method": METHODS[family], "n": 8, "mu": mu}, encoder)
 
 
-def cnn(choice: Choice) -> Iterator[Asked]:
+def cnn(choice: Choice) -> Iterator[RequestedRow]:
     """Features of a network. The paper's rows use features of patches, always with rotation normalisation."""
     for method in MAP_POOLINGS if choice.maps else ():
         for length in (256, 512):
@@ -178,7 +178,7 @@ def cnn(choice: Choice) -> Iterator[Asked]:
         yield Retrieval({"method": "F-FAemb +RN", "d": 45}, encoder, numbers)
 
 
-def rerank(choice: Choice) -> Iterator[Asked]:
+def rerank(choice: Choice) -> Iterator[RequestedRow]:
     """Vectors of the default preset and of a longer one, re-ranked in several ways; then published systems."""
     for name, variant in (("small", None), ("f-faemb-8", choice.variant)):
         for order, how in _ORDERS.items():
@@ -222,7 +222,7 @@ def table_named(name: str) -> TableOf:
     return TABLES[name]
 
 
-def one(name: str, choice: Choice, rotation: bool) -> Iterator[Asked]:
+def one(name: str, choice: Choice, rotation: bool) -> Iterator[RequestedRow]:
     """A single preset, with the paper's number if it is one of the paper's rows."""
     family, _, n = name.rpartition("-")
     numbers = {}

@@ -25,7 +25,7 @@ from faemb.cli.options import (
 from faemb.pages import counted
 
 if TYPE_CHECKING:
-    from faemb.features import Summary
+    from faemb.features import ExtractionSummary
 
 
 def features(
@@ -99,14 +99,14 @@ def convert_features(
         result(f"{counted(count)} written to {out}")
 
 
-def _summary_as_json(summary: "Summary") -> dict[str, object]:
+def _summary_as_json(summary: "ExtractionSummary") -> dict[str, object]:
     """Folders that could not be searched are among the failed inputs."""
     known = asdict(summary)
     del known["unreadable"]
     return {**known, "failed": failed_as_json([*summary.unreadable, *summary.failed])}
 
 
-def _counts(summary: "Summary") -> Iterator[str]:
+def _counts(summary: "ExtractionSummary") -> Iterator[str]:
     yield f"{counted(summary.images - summary.up_to_date - len(summary.failed))} with {summary.features:,} features"
     if summary.up_to_date:
         yield f"{summary.up_to_date} already up to date"

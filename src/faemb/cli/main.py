@@ -153,7 +153,7 @@ def _leave_closed_output() -> NoReturn:
 
 
 def _result_of_command(received: list[int]) -> Any:
-    """What typer returns. An interrupt that a library turned into its own error, as SQLite does, is raised again."""
+    """typer's return value. An interrupt that a library turned into its own error, as SQLite does, is raised again."""
     try:
         # In standalone mode typer would print arguments without escaping control characters.
         code = _commands()(args=sys.argv[1:] or ["--help"], prog_name="faemb", standalone_mode=False)

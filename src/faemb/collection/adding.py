@@ -9,7 +9,7 @@ from typing import NamedTuple
 from faemb.collection.current_model import CurrentModel
 from faemb.collection.encoding import encode_elsewhere
 from faemb.collection.gathering import gather
-from faemb.collection.relearning import Notice, has_outgrown, is_due, obstacle, relearn, unheard
+from faemb.collection.relearning import Notice, has_outgrown, is_due, no_notice, obstacle, relearn
 from faemb.collection.writing import LearningError, Report, Writer
 from faemb.errors import FormatError, InputError
 from faemb.features.folders import Found, by_suffix
@@ -28,12 +28,12 @@ def adding(writer: Writer, current: CurrentModel, found: Found, jobs: Jobs, grow
     """Store images; after the block, which may remove others, learn if necessary and encode."""
     start, report = time.monotonic(), report_on(found)
     outgrown = has_outgrown(writer.catalogue)
-    gather(writer, _welcome(writer, found.images, report), current.get(), jobs, report)
+    gather(writer, _not_removed(writer, found.images, report), current.get(), jobs, report)
     yield report
     if not current.get().is_fitted:
         learn(writer, current, report, jobs)
     elif growth.wanted and is_due(writer.catalogue):
-        _grow(writer, current, report, growth.notice or unheard, jobs, said=outgrown)
+        _grow(writer, current, report, growth.notice or no_notice, jobs, said=outgrown)
     if isinstance(jobs, Machines):
         encode_elsewhere(writer, current.get(), jobs)
     writer.encode_waiting(current.get())
@@ -54,7 +54,7 @@ def learn_again(
     writer: Writer, current: CurrentModel, report: Report, notice: Notice | None, jobs: Jobs = None
 ) -> None:
     """Replace the model by one that has learned from all images, and encode them with it."""
-    done = relearn(writer, current.to_learn(), notice or unheard, jobs)
+    done = relearn(writer, current.to_learn(), notice or no_notice, jobs)
     current.keep(done.model, done.fingerprint)
     report.relearned_from = done.learned_from
 
@@ -64,7 +64,7 @@ def report_on(found: Found) -> Report:
     return Report(failed=list(found.unreadable), passed_over=by_suffix(found.others))
 
 
-def _welcome(writer: Writer, images: Sequence[Path], report: Report) -> list[Path]:
+def _not_removed(writer: Writer, images: Sequence[Path], report: Report) -> list[Path]:
     """The images that were not removed by the user."""
     if not writer.catalogue.has_removed():  # avoids building a name for every image
         return list(images)

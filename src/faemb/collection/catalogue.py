@@ -80,7 +80,7 @@ class Recorded(NamedTuple):
 
 class Catalogue(OtherFiles):
     _ids: Mapping[str, int] = MappingProxyType({})
-    """Of images that come back, by path."""
+    """Ids to give to images that are added again, by path."""
 
     @classmethod
     def create(cls, path: Path, about: dict[str, str]) -> "Catalogue":

@@ -55,7 +55,7 @@ class KeptVectors:
 
     Those in a server are not fetched once more for it.
 
-    tolerant: damaged ones are told; otherwise they are an error
+    tolerant: damaged ones are reported; otherwise they are an error
     """
 
     def __init__(self, view: View, *, tolerant: bool) -> None:

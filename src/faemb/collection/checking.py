@@ -15,7 +15,7 @@ from faemb.collection.gathering import gather_again, gather_thumbnails
 from faemb.collection.index_files import is_undamaged
 from faemb.collection.layout import Layout
 from faemb.collection.model import Model
-from faemb.collection.relearning import obstacle, relearn, unheard
+from faemb.collection.relearning import no_notice, obstacle, relearn
 from faemb.collection.row_repair import repair_rows, row_faults
 from faemb.collection.stored import stored_features
 from faemb.collection.stores.embedded import EmbeddedTable
@@ -118,7 +118,7 @@ def _learn_again(writer: Writer, current: CurrentModel, model: Model, damage: st
             model.save(writer.layout.model(writer.catalogue.in_use().model), overwrite=True)
         return damage
     try:
-        done = relearn(writer, model, unheard)
+        done = relearn(writer, model, no_notice)
     except InputError as error:
         raise InputError(f"{damage}; {error}") from error
     current.keep(done.model, done.fingerprint)

@@ -13,7 +13,7 @@ from faemb.collection.stores.attached import CurrentStore
 from faemb.errors import DamagedModelError, FormatError, OtherNumbersError
 
 
-class Summary(NamedTuple):
+class ModelSummary(NamedTuple):
     """A model in words."""
 
     extractor: str
@@ -52,7 +52,7 @@ class CurrentModel:
         self._held = None
 
     def encoding(self) -> Encoding | None:
-        """What the vectors were made by, which is enough to read them; None if no model was fitted yet."""
+        """The facts about the model that are needed to read its vectors; None if no model was fitted yet."""
         known = description_in(self.catalogue.about())
         if known is not None and known.dimension:
             return known
@@ -62,17 +62,19 @@ class CurrentModel:
     def is_fitted(self) -> bool:
         return bool(self.catalogue.about()["model"]) or self.encoding() is not None
 
-    def summary(self) -> Summary:
+    def summary(self) -> ModelSummary:
         try:
             model = self.get()
         except FormatError as error:
             intact = isinstance(error, OtherNumbersError)
             known = description_in(self.catalogue.about())
             known = known or Description.of(settings_of(self.layout, self.catalogue, intact=intact))
-            return Summary(known.told("extractor"), known.told("encoder"), known.dimension, known.parts, str(error))
+            return ModelSummary(
+                known.told("extractor"), known.told("encoder"), known.dimension, known.parts, str(error)
+            )
         encoder = model.encoder_ if model.is_fitted else model.encoder
         dimension = model.dimension if model.is_fitted else 0
-        return Summary(repr(model.extractor), repr(encoder.embedding), dimension, model.parts, None)
+        return ModelSummary(repr(model.extractor), repr(encoder.embedding), dimension, model.parts, None)
 
     def damage(self) -> str | None:
         """What is wrong with the model's file, if it is damaged."""

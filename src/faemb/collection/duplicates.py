@@ -72,7 +72,7 @@ class Members(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class DuplicateOptions:
     """Which images are joined."""
 
     threshold: float | None = None
@@ -118,18 +118,18 @@ class Limits(NamedTuple):
 
     least: float
     of_nearest: float
-    """That of an image and its `_NEAREST` nearest ones."""
+    """Smallest similarity at which an image is compared with its `_NEAREST` nearest ones."""
 
     @classmethod
-    def of(cls, view: View, asked: Asked) -> "Limits":
-        """In a small collection all pairs are compared: what is usual there cannot be known."""
-        least = least_similarity(view, asked.threshold, verify=asked.verify)
-        if asked.threshold is not None or not asked.verify:
+    def of(cls, view: View, options: DuplicateOptions) -> "Limits":
+        """In a small collection all pairs are compared: it has too few images to tell which similarity is usual."""
+        least = least_similarity(view, options.threshold, verify=options.verify)
+        if options.threshold is not None or not options.verify:
             return cls(least, least)
         if len(view.slots) <= _NEIGHBOURS:
             return cls(-1.0, -1.0)
         unrelated = view.unrelated_whole
-        nearest = unrelated.typical + _HIGHER * unrelated.spread if asked.same_thing else least
+        nearest = unrelated.typical + _HIGHER * unrelated.spread if options.same_thing else least
         return cls(least, min(least, nearest))
 
 
@@ -178,7 +178,9 @@ def similar_when_mirrored(
     progress("mirrored images", total, total)
 
 
-def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, progress: Progress) -> list[Members]:
+def verified(
+    view: View, pairs: Sequence[Pair], options: DuplicateOptions, judge: PairJudge, progress: Progress
+) -> list[Members]:
     """Groups of the pairs that belong together; images that sure copies have joined already are not compared again."""
     links: dict[tuple[int, int], float] = {}
     kinds: dict[tuple[int, int], str] = {}
@@ -201,8 +203,8 @@ def verified(view: View, pairs: Sequence[Pair], asked: Asked, judge: PairJudge, 
             if found.matches >= MANY or pair.similarity >= 1:
                 parent[root(parent, pair.first)] = root(parent, pair.second)
     kinds.update(dict.fromkeys(copies.keys() - believed(copies, photographs), SAME_THING))
-    joined = {link: score for link, score in links.items() if asked.same_thing or kinds[link] != SAME_THING}
-    return grouped(view, joined, least_similarity(view, asked.threshold, verify=True), kinds)
+    joined = {link: score for link, score in links.items() if options.same_thing or kinds[link] != SAME_THING}
+    return grouped(view, joined, least_similarity(view, options.threshold, verify=True), kinds)
 
 
 def in_order(upright: Iterable[tuple[int, int, float]], mirrored: Iterable[tuple[int, int, float]] = ()) -> list[Pair]:

@@ -106,7 +106,7 @@ class Explainer:
     def explain_features(
         self, query: QueryFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
     ) -> Explanation:
-        """Without pictures, for features that are known."""
+        """An explanation from given features, without pictures."""
         self._reader.require_fitted()
         if self._entry(result) is None:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
@@ -187,7 +187,7 @@ class Explainer:
     def _stored_vectors(
         self, view: View, entry: Entry, features: LocalFeatures | None, notes: list[str], tolerant: bool
     ) -> Float[np.ndarray, "V D"]:
-        """Those of an image that waits to be encoded, or whose vectors are damaged, are computed from its features."""
+        """The image's vectors; computed from its features if it waits to be encoded, or if its vectors are damaged."""
         kept, path, folder = KeptVectors(view, tolerant=tolerant), view.layout.path_of(entry.path), view.layout.folder
         damaged = bool(kept.damaged([entry]))
         if entry.slot is not None and not damaged:

@@ -80,7 +80,7 @@ class Facts(Transactions):
             self.set(name, value)
 
     def detach(self) -> None:
-        """From now on the vectors lie in the collection's folder."""
+        """Record that the vectors lie in the collection's folder."""
         self.forget(*_STORE)
 
     def in_use(self) -> InUse:

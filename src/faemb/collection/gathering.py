@@ -42,11 +42,11 @@ from faemb.runtime.paths_and_urls import fetched
 _COMMIT_IMAGES, _COMMIT_BYTES, _COMMIT_SECONDS = 64, 1 << 25, 2.0
 
 _AWAY = 20
-"""So many images in a row whose server does not answer end a command: it would wait for each of the others."""
+"""Number of images in a row without an answer of their server that ends a command: it would wait for each other one."""
 
 
 _NEVER = Seen(-1, -1)
-"""Of a file that is tried again by every change."""
+"""Size and time recorded for a file that every change tries again."""
 
 
 class Known(NamedTuple):
@@ -183,7 +183,7 @@ def gather_again(writer: Writer, entries: Sequence[Entry], model: Model, jobs: J
 
 
 class Shown(NamedTuple):
-    """What is stored of an image to be shown."""
+    """What is stored to show an image."""
 
     thumbnail: Thumbnail
     taken: datetime | None

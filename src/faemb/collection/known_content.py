@@ -78,7 +78,7 @@ class Copies:
         return entries
 
     def _copy(self, entry: Entry) -> Twin | None:
-        """With the data of the image; None if that is damaged."""
+        """The entry with its image's data; None if that is damaged."""
         packed, vector = b"", self._vector(entry)
         if entry.offset is not None:
             with suppress(FormatError):

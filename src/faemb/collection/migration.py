@@ -148,7 +148,7 @@ STEPS: dict[int, Callable[[Layout, Catalogue], None]] = {
 
 
 def fingerprint_in(path: Path) -> str:
-    """As the file states it; `Model.load` verifies the content."""
+    """The fingerprint that the file states; `Model.load` verifies the content."""
     try:
         with safe_open(path, framework="numpy") as file:
             return str((file.metadata() or {}).get("fingerprint"))

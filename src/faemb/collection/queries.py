@@ -21,7 +21,7 @@ from faemb.runtime.parallel import spread
 from faemb.runtime.paths_and_urls import fetched
 
 ENOUGH_FEATURES = 20
-"""Of a query with fewer features, they are also extracted at twice its size."""
+"""Features of a query that has fewer are extracted at twice its size as well."""
 LARGEST_ENLARGED = 512
 """Largest longer side of an image that is enlarged, which then takes no more time than a large image."""
 _FEW = 8
@@ -33,9 +33,9 @@ class QueryFeatures:
     """The local features of a query, rounded as stored ones are."""
 
     plain: LocalFeatures
-    """As extracted from a stored image, so that an image of the collection has similarity 1 to itself."""
+    """Extracted as those of stored images are, so that an image of the collection has similarity 1 to itself."""
     features: LocalFeatures
-    """What is verified: `plain`, and those of the enlarged image if there are few."""
+    """The features that are verified: `plain`, and those of the enlarged image if there are few."""
     others: tuple[LocalFeatures, ...] = ()
     """Sets that have vectors of their own beside that of `plain`."""
     turned: tuple[LocalFeatures, ...] = ()
@@ -76,10 +76,10 @@ class Description:
 
     plain: Rounded
     more: Rounded | None
-    """Of the enlarged image."""
+    """Features of the enlarged image."""
     box: tuple[float, ...] | None
     turned: tuple[Rounded, ...] = ()
-    """Of the turned image."""
+    """Features of the turned image, a set per turn."""
 
     def features(self) -> QueryFeatures:
         plain = self._selected(self.plain)

@@ -31,8 +31,8 @@ _WITH_FEATURES = "features > 0"
 _NOT_KEPT = "features > 0 and offset is null"
 
 
-def unheard(sentence: str) -> None:
-    """The notice for a caller that wants none."""
+def no_notice(sentence: str) -> None:
+    """A notice function that does nothing."""
 
 
 class Relearned(NamedTuple):

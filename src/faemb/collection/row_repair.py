@@ -56,7 +56,7 @@ def _repaired(writer: Writer, model: Encoding | None, row: DamagedRow) -> RowFau
 
 
 def _confirmed(writer: Writer, model: Encoding | None, row: DamagedRow) -> Entry:
-    """What the row says, without what is impossible or not confirmed by stored data; its file counts as changed."""
+    """The row's values that are possible and confirmed by stored data; its file counts as changed."""
     held: dict[str, Any] = {name: value if _is_count(value) else None for name, value in row.values.items()}
     text = {name: str(row.values[name]) for name in ("path", "hash")}
     size = {name: held[name] or 0 for name in ("width", "height")}

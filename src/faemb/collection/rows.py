@@ -44,7 +44,7 @@ def has_checksums(database: sqlite3.Connection) -> bool:
 
 
 def maintain_checksums(database: sqlite3.Connection) -> None:
-    """From now on every row that this connection writes gets its checksum."""
+    """Make this connection write a checksum into every row that it changes."""
     database.create_function(_FUNCTION, -1, lambda *values: row_checksum(values), deterministic=True)
     for table, columns in TABLES.items():
         new = ", ".join(f"new.{column}" for column in columns)

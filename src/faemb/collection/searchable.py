@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from faemb.collection.backends import index_in_use
 from faemb.collection.catalogue import Catalogue, Entry, Outline
 from faemb.collection.current_model import CurrentModel
-from faemb.collection.duplicates import Asked
+from faemb.collection.duplicates import DuplicateOptions
 from faemb.collection.exclusions import excluded
 from faemb.collection.explaining import Explainer, Explanation
 from faemb.collection.export import FORMATS, export_vectors
@@ -23,7 +23,7 @@ from faemb.collection.queries import QueryFeatures, query_features
 from faemb.collection.reading import Reader, View
 from faemb.collection.relearning import is_due, obstacle
 from faemb.collection.results import Answer, GroupedImage, Groups, Hit, Info
-from faemb.collection.searching import Searcher, Wanted
+from faemb.collection.searching import Searcher, SearchOptions
 from faemb.collection.store_transfer import left_stores
 from faemb.collection.stores.attached import CurrentStore
 from faemb.collection.thumbnails import Thumbnail, Thumbnails, make_thumbnail
@@ -164,7 +164,7 @@ class SearchableCollection:
         progress: Progress | None = None,
     ) -> tuple[list[Answer], list[Fault]]:
         """As `search`, with a sentence for each query that cannot be read instead of an error."""
-        wanted = Wanted(
+        wanted = SearchOptions(
             *(top, threshold, index, count_itself, verify, least_confidence, expand, query_parts), turned=turned
         )
         return self._searcher.images(queries, wanted, box=box, jobs=jobs, progress=progress)
@@ -189,7 +189,7 @@ class SearchableCollection:
         files: the file of each query, by which the query itself and its copies are recognised
         among: ids of the images (`Entry.id`) that may be results
         """
-        wanted = Wanted(
+        wanted = SearchOptions(
             *(top, threshold, index, True, verify, least_confidence, expand, query_parts),
             among=None if among is None else frozenset(among),
         )
@@ -216,8 +216,8 @@ class SearchableCollection:
         verify:     compare local features; otherwise images of at least this similarity are joined (if not given:
                     `default_threshold`), and 0.75 of it on average where groups are joined
         """
-        asked = Asked(threshold, same_thing=same_thing, mirrored=mirrored, verify=verify)
-        return self._searcher.duplicates(asked, index=index, progress=progress or silent)
+        options = DuplicateOptions(threshold, same_thing=same_thing, mirrored=mirrored, verify=verify)
+        return self._searcher.duplicates(options, index=index, progress=progress or silent)
 
     def explain(
         self, query: ImageLike, result: ImageLike, *, box: Sequence[float] | None = None, turned: bool = False

@@ -15,7 +15,7 @@ from faemb.collection.backends import Backend, backend_for, index_in_use, misses
 from faemb.collection.catalogue import Entry
 from faemb.collection.duplicates import (
     FEW_FEATURES,
-    Asked,
+    DuplicateOptions,
     Limits,
     Members,
     grouped,
@@ -59,7 +59,7 @@ _VERIFIED_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchOptions:
     """What is searched for, and how much of the ranking is returned."""
 
     top: int
@@ -157,7 +157,7 @@ class Searcher:
     def images(
         self,
         images: Sequence[ImageLike],
-        wanted: Wanted,
+        wanted: SearchOptions,
         *,
         box: Sequence[float] | None,
         jobs: int | None,
@@ -179,7 +179,7 @@ class Searcher:
         self,
         queries: Sequence[QueryFeatures],
         names: Sequence[str],
-        wanted: Wanted,
+        wanted: SearchOptions,
         files: Sequence[Path | None] | None = None,
     ) -> list[Answer]:
         """An answer for each query; features must be rounded like stored ones (packing.py)."""
@@ -192,7 +192,7 @@ class Searcher:
         entry = self._reader.catalogue.entry(self._reader.layout.name_of(file)) if isinstance(file, Url) else None
         return None if entry is None else entry.hash
 
-    def _answers(self, queries: Sequence[_Query], wanted: Wanted, progress: Progress = silent) -> list[Answer]:
+    def _answers(self, queries: Sequence[_Query], wanted: SearchOptions, progress: Progress = silent) -> list[Answer]:
         self._reader.require_fitted()
         answers: list[Answer] = []
         size = _VERIFIED_AT_ONCE if wanted.verify else PORTION
@@ -208,7 +208,7 @@ class Searcher:
         return answers
 
     def _in_view(
-        self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: Wanted, progress: Progress
+        self, view: View, tolerant: bool, queries: Sequence[_Query], wanted: SearchOptions, progress: Progress
     ) -> list[Answer]:
         """The answer to each query, with hits best first; none for a query without local features."""
         vectors = _vectors(view.model, queries, wanted.query_parts)
@@ -239,7 +239,12 @@ class Searcher:
         return answers
 
     def _verified(
-        self, scope: _Scope, query: _Query, vectors: Float[np.ndarray, "V D"], hits: Sequence[Hit], wanted: Wanted
+        self,
+        scope: _Scope,
+        query: _Query,
+        vectors: Float[np.ndarray, "V D"],
+        hits: Sequence[Hit],
+        wanted: SearchOptions,
     ) -> tuple[list[Hit], str]:
         """The hits by their confidence, and what is found through them; and a note on what could not be verified."""
         view, tolerant = scope.view, scope.tolerant
@@ -255,7 +260,7 @@ class Searcher:
             hit for hit in found if hit.similarity is None or hit.similarity >= least
         ], verifier.note or expander.note
 
-    def _chosen(self, query: _Query, hits: list[Hit], wanted: Wanted) -> list[Hit]:
+    def _chosen(self, query: _Query, hits: list[Hit], wanted: SearchOptions) -> list[Hit]:
         """As many of the ranked hits as are wanted."""
         if wanted.least_confidence is not None:
             hits = [hit for hit in hits if (hit.confidence or 0) >= wanted.least_confidence]
@@ -293,23 +298,27 @@ class Searcher:
         )
         return [Hit(self._reader.layout.path_of(entry.path), None, entry=entry) for entry in entries]
 
-    def duplicates(self, asked: Asked, *, index: str | None, progress: Progress) -> Groups:
+    def duplicates(self, options: DuplicateOptions, *, index: str | None, progress: Progress) -> Groups:
         self._reader.require_fitted()
-        if asked.mirrored and not self._reader.model.extractor.can_mirror:
+        if options.mirrored and not self._reader.model.extractor.can_mirror:
             raise InputError("mirrored copies can be found with HessianAffine features only; leave out mirrored")
-        return self._reader.read_past_damage(partial(self._grouped, asked=asked, index=index, progress=progress))
+        return self._reader.read_past_damage(partial(self._grouped, options=options, index=index, progress=progress))
 
-    def _grouped(self, view: View, tolerant: bool, asked: Asked, index: str | None, progress: Progress) -> Groups:
+    def _grouped(
+        self, view: View, tolerant: bool, options: DuplicateOptions, index: str | None, progress: Progress
+    ) -> Groups:
         catalogue, kind = self._reader.catalogue, self._kind(view, index)
         view, damaged = without_damaged(view, catalogue, tolerant=tolerant)
         few = np.isin(view.ids, catalogue.ids(f"features < {FEW_FEATURES}"))
-        limits, unverified = Limits.of(view, asked), least_similarity(view, asked.threshold, verify=False)
+        limits, unverified = Limits.of(view, options), least_similarity(view, options.threshold, verify=False)
         view.prepare(kind, progress)
         similar = linked(view, few, limits, kind, progress)
         judge = PairJudge(view, catalogue.entries_of, unverified=unverified, tolerant=tolerant)
-        if asked.verify:
-            turned = similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if asked.mirrored else ()
-            found = verified(view, in_order(similar, turned), asked, judge, progress)
+        if options.verify:
+            turned = (
+                similar_when_mirrored(view, judge.mirrored, limits.least, kind, progress) if options.mirrored else ()
+            )
+            found = verified(view, in_order(similar, turned), options, judge, progress)
         else:
             found = grouped(view, {(a, b): score for a, b, score in similar}, limits.least)
         entries = catalogue.entries_of({int(view.ids[position]) for group in found for position in group.positions})
@@ -317,7 +326,7 @@ class Searcher:
             self._group(group, [entries[image] for image in view.ids[group.positions].tolist()]) for group in found
         ]
         groups = Groups(sorted([*alike, *self._without_features_alike()], key=_surest))
-        judged = judge.note if asked.verify else ""
+        judged = judge.note if options.verify else ""
         groups.note = _together(damaged, judged, self._note_of_missed(view, index))
         return groups
 
@@ -361,12 +370,12 @@ def _vectors(model: Model, queries: Sequence[_Query], per_side: int) -> Float[np
     return np.concatenate([vectors, more.reshape(len(queries), most, -1)], axis=1)
 
 
-def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: Wanted) -> Float[np.ndarray, "W D"]:
+def _own(vectors: Float[np.ndarray, "V D"], query: _Query, wanted: SearchOptions) -> Float[np.ndarray, "W D"]:
     """The vectors of a query without those that only other queries of the same call have."""
     return vectors[: vectors_per_image(wanted.query_parts) + len(query.local.sets) - 1]
 
 
-def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: Wanted) -> list[Hit]:
+def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wanted: SearchOptions) -> list[Hit]:
     """The verified hits by falling confidence, then the others in their order."""
     entries = [hit.entry for hit in hits if hit.entry is not None]  # all of them
     similarities = [hit.similarity or 0.0 for hit in hits]
@@ -392,7 +401,7 @@ def _by_confidence(verifier: Verifier, query: _Query, hits: Sequence[Hit], wante
 
 
 def _surest(group: Group) -> tuple[float, int]:
-    """For sorting, the surest first."""
+    """Key by which groups are sorted, the surest first."""
     return -round(group.smallest, 2), -len(group.images)
 
 

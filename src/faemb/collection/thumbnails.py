@@ -152,7 +152,7 @@ class Thumbnails:
         return {}
 
     def _delete(self) -> None:
-        """With the files of a change that was interrupted."""
+        """Delete the file, and those that SQLite has left of an interrupted change."""
         for end in ("", "-wal", "-shm"):
             Path(f"{self.path}{end}").unlink(missing_ok=True)
 

@@ -138,7 +138,7 @@ class Transactions:
         self.run("reindex")
 
     def add_checksums(self) -> None:
-        """As format version 4 has them."""
+        """Add checksums of rows, which format version 4 introduced."""
         with explained(self.path):
             add_checksums(self._database)
         self._checked = True

@@ -31,7 +31,7 @@ class SoundSearch:
         self.view, self._sound, self._catalogue = view, view, catalogue
         self._stored = KeptVectors(view, tolerant=tolerant)
         self._entries: dict[int, Entry] = {}
-        """Of the images that were compared with their checksums."""
+        """Entries of the images whose vectors were compared with their checksums."""
 
     @property
     def note(self) -> str:

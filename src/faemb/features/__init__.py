@@ -13,7 +13,7 @@ from faemb.features.feature_files import FeatureFiles
 from faemb.features.files import read_features
 from faemb.features.hessian_affine import HessianAffine, root_sift
 from faemb.features.image import Image, read_image
-from faemb.features.job import Summary, extract_folder
+from faemb.features.job import ExtractionSummary, extract_folder
 from faemb.features.local_features import Grids, LocalFeatures
 from faemb.features.region import Box, parse_box
 from faemb.features.registry import DETECTORS, make_extractor
@@ -24,6 +24,7 @@ __all__ = [
     "CnnMap",
     "CnnPatches",
     "CnnTokens",
+    "ExtractionSummary",
     "Extractor",
     "FeatureFiles",
     "Grids",
@@ -31,7 +32,6 @@ __all__ = [
     "Image",
     "LocalFeatures",
     "Network",
-    "Summary",
     "extract_folder",
     "make_extractor",
     "parse_box",

@@ -42,7 +42,7 @@ class Extracted(NamedTuple):
 
 
 @dataclass
-class Summary:
+class ExtractionSummary:
     images: int = 0
     up_to_date: int = 0
     features: int = 0
@@ -93,7 +93,7 @@ def extract_folder(
     root: Path | None = None,
     jobs: Jobs = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> ExtractionSummary:
     """Write the features of `images` (a file or folder, or several) as .npz files into the folder `out`.
 
     Their names are the images' paths relative to `root`, by default the common folder of all images.
@@ -108,7 +108,9 @@ def extract_folder(
     make_folder(folder)
     base = common_folder(places) if root is None else root
     targets = [Target(image, folder / f"{_inside(image, base)}.npz") for image in found.images]
-    summary = Summary(images=len(targets), unreadable=list(found.unreadable), passed_over=by_suffix(found.others))
+    summary = ExtractionSummary(
+        images=len(targets), unreadable=list(found.unreadable), passed_over=by_suffix(found.others)
+    )
     start, progress = time.monotonic(), progress or silent
     progress("features", 0, len(targets))
     with _proof(folder, jobs) as proof:

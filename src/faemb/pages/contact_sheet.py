@@ -90,14 +90,14 @@ class ShownHit:
 
     @property
     def mark(self) -> str:
-        """What it is to the query, beside a result."""
+        """How the image was found, or that it is a copy of the query; empty for other results."""
         if self.hit.through is not None and self.hit.verdict != "unsure":
             return f"found through {self.hit.through.name}"
         return "copy of the query" if self.hit.copy_of_query and not is_astray(self.hit.state) else ""
 
     @property
     def state(self) -> str:
-        """What is wrong with its file."""
+        """How its file differs from the one that was indexed, in words."""
         return in_words(self.hit.state)
 
 
@@ -108,7 +108,7 @@ class ShownGroup:
 
     @property
     def states(self) -> list[str]:
-        """What is wrong with the file of each picture."""
+        """How the file of each picture differs from the one that was indexed, in words."""
         return [in_words(image.state) for image in self.group.images]
 
 

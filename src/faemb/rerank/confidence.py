@@ -94,7 +94,7 @@ class Confidence(NamedTuple):
     bias: float = -8.86
     evidence: float = 0.150
     bias_alone: float = -7.59
-    """Without verification."""
+    """Bias of the score of a pair that was not verified."""
     similarity_alone: float = 1.16
 
     def score(

@@ -17,9 +17,9 @@ from faemb.rerank.transforms import determinants
 RATIO = 0.9
 """A match is kept if its distance is less than this times the distance to the second nearest descriptor."""
 MOST_FEATURES = 4000
-"""Of an image with more features only the strongest are matched, so that memory and time are bounded."""
+"""Largest number of features of an image that are matched, the strongest ones: it bounds memory and time."""
 MOST_MATCHES = 400
-"""Of more matches only the nearest are kept: the cost of verification grows with the square of their number."""
+"""Largest number of matches, the nearest ones: the cost of verification grows with the square of their number."""
 SUBSPACE = 0.98
 """Share of the energy (sum of squares) of the first image's descriptors that the subspace holds."""
 _AT_ONCE = 1 << 20
@@ -33,9 +33,9 @@ class Matchable:
     """Local features of an image, prepared to be matched with those of many others."""
 
     descriptors: Float[np.ndarray, "N d"]
-    """Of unit length."""
+    """Descriptors of unit length."""
     centres: Float[np.ndarray, "N 2"]
-    """In pixels."""
+    """Positions in pixels."""
     shapes: Float[np.ndarray, "N 2 2"]
     """Maps of the unit disc to the described regions, in pixels."""
     rows: Int[np.ndarray, " N"]

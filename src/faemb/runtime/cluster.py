@@ -418,7 +418,7 @@ def _has_gpu(worker: Mapping[str, Any]) -> bool:
 
 
 def _fault(name: str, versions: Mapping[str, Any], *, computes: bool = True) -> str | None:
-    """What is wrong with the versions of a scheduler or worker, as Dask tells them."""
+    """A sentence if the versions of a scheduler or worker, as Dask reports them, do not fit; None if they do."""
     here = Versions.here()
     there = versions["packages"].get("faemb")
     if there is None:

@@ -58,7 +58,7 @@ class Versions(NamedTuple):
 
 
 def _installed(package: str) -> str:
-    """As Dask tells it too."""
+    """A package's version, in the form in which Dask reports it."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,7 +1,8 @@
 """Connections to a Dask scheduler: one that is running, or one that is started on this machine with its workers.
 
-A local cluster accepts only this process: it speaks TLS with certificates that are made for it and never stored, since
-whoever can reach a scheduler can run code as its user, and other users of the machine can reach its loopback interface.
+A local cluster accepts only this process: it uses TLS with certificates that are made for it and never stored, since
+anyone who can reach a scheduler can run code as its user, and other users of the machine can reach its loopback
+interface.
 """
 
 import logging

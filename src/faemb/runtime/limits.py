@@ -59,7 +59,7 @@ def seconds_in(variable: str, usual: float, more: str = "") -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one item in a worker process."""
+    """Limits of one item in a worker process."""
 
     seconds: float | None
     memory: int | None
@@ -72,7 +72,7 @@ class Limits:
 
 
 NO_LIMITS = Limits(None, None)
-"""For work of this package on its own data, such as encoding."""
+"""Limits for work of this package on its own data, such as encoding."""
 
 
 def limits_now() -> Limits:

@@ -1,4 +1,4 @@
-"""Prefetching: the system is told of all parts of a file that will be read before the first is needed.
+"""Prefetching: all parts of a file that will be read are announced to the system before the first is needed.
 
 Without this it reads each part when it is accessed, one after the other and with a hundred kilobytes around it. On a
 disk a thousand rows of 16 kilobytes then take seconds; with this they take hundredths of a second.

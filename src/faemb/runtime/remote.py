@@ -53,9 +53,9 @@ class Address(NamedTuple):
     """Where a file or folder is."""
 
     shown: str
-    """Without secrets, for messages."""
+    """The address without secrets, for messages."""
     full: str
-    """With the secrets needed to connect; never shown."""
+    """The address with the secrets needed to connect; never shown."""
     secrets: tuple[str, ...] = ()
 
     @property

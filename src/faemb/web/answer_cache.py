@@ -11,7 +11,7 @@ MOST_HITS = 1000
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AnswerOptions:
     """How to search."""
 
     verify: int
@@ -22,12 +22,12 @@ class Wanted:
 
 
 class Answers:
-    """Used by one thread."""
+    """Cache of the last answers; not thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[object, ...], Answer] = OrderedDict()
 
-    def get(self, photos: Collection, question: Question, wanted: Wanted) -> Answer:
+    def get(self, photos: Collection, question: Question, wanted: AnswerOptions) -> Answer:
         key = photos.state(), question.key, question.box, bool(question.features.turned), wanted
         if key not in self._kept:
             self._kept[key] = _found(photos, question, wanted)
@@ -37,7 +37,7 @@ class Answers:
         return self._kept[key]
 
 
-def _found(photos: Collection, question: Question, wanted: Wanted) -> Answer:
+def _found(photos: Collection, question: Question, wanted: AnswerOptions) -> Answer:
     (answer,) = photos.search_features(
         [question.features],
         names=[question.name],

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 import faemb
 from faemb.web import schema
-from faemb.web.documentation import describe_honestly
+from faemb.web.documentation import correct_error_types
 from faemb.web.guard import guard
 from faemb.web.metrics import CountRequests, Metrics
 from faemb.web.problems import MEDIA_TYPE, explain_errors
@@ -48,7 +48,7 @@ def create_app(settings: ServerSettings) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router)
     app.state.metrics = metrics
-    describe_honestly(app)
+    correct_error_types(app)
     guard(app, settings)
     app.add_middleware(CountRequests, metrics=metrics)
     app.openapi()  # prepares all routes: otherwise the first visitor would wait for it, beside threads that search

@@ -19,7 +19,7 @@ from faemb.web.jobs import CANCELLED, DONE, Job, Jobs, Outcome
 State = tuple[int, int]
 
 
-class Asked(NamedTuple):
+class ComparisonOptions(NamedTuple):
     """As for `Collection.duplicates`."""
 
     same_thing: bool
@@ -38,39 +38,39 @@ class Comparison:
 
 
 class Comparisons:
-    """Used by one thread."""
+    """The comparisons that were started, by options; not thread-safe."""
 
     def __init__(self, jobs: Jobs, open_thread: Callable[[], CollectionThread]) -> None:
         self._jobs, self._open_thread = jobs, open_thread
         self._thread: CollectionThread | None = None
         self._starting = asyncio.Lock()
-        self._latest: dict[Asked, Comparison] = {}
-        self._done: dict[Asked, Comparison] = {}
-        """The last ones that have found something out."""
+        self._latest: dict[ComparisonOptions, Comparison] = {}
+        self._done: dict[ComparisonOptions, Comparison] = {}
+        """The last ones that have found groups, or that there are none."""
 
-    async def get(self, asked: Asked, state: State, *, again: bool) -> Comparison:
+    async def get(self, options: ComparisonOptions, state: State, *, again: bool) -> Comparison:
         """The last one that is done; where there is none, or `again` if the collection has changed since, a new one.
 
         The new one may still run.
         """
         async with self._starting:
-            latest = self._latest.get(asked)
+            latest = self._latest.get(options)
             if latest is not None and latest.job.state == DONE:
-                self._done[asked] = latest
-            done = self._done.get(asked)
+                self._done[options] = latest
+            done = self._done.get(options)
             if done is not None and (done.state == state or not again):
                 return done
             if latest is None or (latest.job.has_ended and (done is not None or _is_over(latest, state))):
-                latest = self._latest[asked] = await self._started(asked, state)
+                latest = self._latest[options] = await self._started(options, state)
             return latest
 
-    async def _started(self, asked: Asked, state: State) -> Comparison:
+    async def _started(self, options: ComparisonOptions, state: State) -> Comparison:
         if self._thread is None:
             self._thread = await asyncio.to_thread(self._open_thread)
         found: list[FoundGroups] = []
 
         def work(photos: Collection, progress: Progress) -> Outcome:
-            found.append(FoundGroups(photos, photos.duplicates(**asked._asdict(), progress=progress)))
+            found.append(FoundGroups(photos, photos.duplicates(**options._asdict(), progress=progress)))
             return Outcome(f"{counted(len(found[0]), 'group')} found.")
 
         return Comparison(state, self._jobs.start("duplicates", self._thread, work), found)

@@ -22,7 +22,7 @@ _QUALITY = 85
 
 @dataclass(frozen=True)
 class _Features:
-    """Asks for the local features of a file, in a region of it."""
+    """Request for the local features of a file, in a region of it."""
 
     file: Path
     box: Region
@@ -34,7 +34,7 @@ class _Features:
 
 @dataclass(frozen=True)
 class _Picture:
-    """Asks for a JPEG of a file."""
+    """Request for a JPEG of a file."""
 
     file: Path
     side: int
@@ -47,15 +47,15 @@ class _Picture:
 
 
 @dataclass(frozen=True)
-class _Rehearsal:
-    """Asks for nothing that is needed: the first image of a visitor finds everything loaded."""
+class _WarmUp:
+    """Warm-up request, so that a worker has loaded its libraries before the first image."""
 
     def answer(self, extractor: Extractor) -> bytes:
         extractor.extract(np.random.default_rng(0).integers(0, 256, (128, 128, 3), np.uint8))
         return b""
 
 
-_Asked = _Features | _Picture | _Rehearsal
+_Request = _Features | _Picture | _WarmUp
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,15 @@ class _Work:
 
     extractor: Extractor
 
-    def __call__(self, asked: _Asked) -> Description | bytes:
-        return asked.answer(self.extractor)
+    def __call__(self, request: _Request) -> Description | bytes:
+        return request.answer(self.extractor)
 
 
 class Describers:
     def __init__(self, extractor: Extractor, jobs: int | None = None) -> None:
         self.upright = extractor.is_upright
-        self._workers: Workers[_Asked, Any] = Workers(_Work(extractor), jobs)
-        self._workers.start(_Rehearsal())
+        self._workers: Workers[_Request, Any] = Workers(_Work(extractor), jobs)
+        self._workers.start(_WarmUp())
 
     def features(self, file: Path, box: Region = None, *, turned: bool = False) -> "Future[Description]":
         """The local features of a query, as `Collection.search` extracts them."""

@@ -1,4 +1,4 @@
-"""The OpenAPI document: made honest about errors, and as rows of the page that explains the API."""
+"""The OpenAPI document: with the media type that errors have, and as rows of the page that explains the API."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,8 +40,8 @@ class Operation:
     answer_fields: list[Field] = field(default_factory=list)
 
 
-def describe_honestly(app: FastAPI) -> None:
-    """Errors are problem+json; FastAPI describes every model as JSON."""
+def correct_error_types(app: FastAPI) -> None:
+    """Give errors the media type problem+json in the OpenAPI document; FastAPI describes every model as JSON."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Job:
 
 
 class Jobs:
-    """Those that wait and run, and the last ones that have ended. Used by one thread."""
+    """Queue of jobs, and the last finished ones; not thread-safe."""
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()

@@ -13,7 +13,7 @@ UNKNOWN = "other"
 
 
 class Metrics:
-    """Of one application: several may run in a process."""
+    """Metrics of one application, in a registry of its own: several applications may run in a process."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

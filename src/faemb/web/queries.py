@@ -37,7 +37,7 @@ class Question:
 
 
 class Queries:
-    """Used by one thread."""
+    """Photographs that were sent, by content hash; not thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 from faemb.collection import Collection
 from faemb.collection.file_state import state_at_a_glance
 from faemb.web import schema
-from faemb.web.comparing import Asked
+from faemb.web.comparing import ComparisonOptions
 from faemb.web.found_groups import Together
 from faemb.web.jobs import DONE, FAILED
 from faemb.web.problems import Problem
@@ -37,7 +37,7 @@ async def duplicates(
     have left or changed since, and without new ones, until a request asks for a comparison `again`.
     """
     state = await service.looking.do(lambda photos: photos.state())
-    comparison = await service.comparisons.get(Asked(same_thing, mirrored), state, again=again)
+    comparison = await service.comparisons.get(ComparisonOptions(same_thing, mirrored), state, again=again)
     job = comparison.job
     if job.state == FAILED and job.outcome is not None:
         raise Problem(409, job.outcome.result)

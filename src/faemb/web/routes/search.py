@@ -11,7 +11,7 @@ from faemb.collection.file_state import in_words, state_at_a_glance, state_of
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.web import schema
-from faemb.web.answer_cache import MOST_HITS, Wanted
+from faemb.web.answer_cache import MOST_HITS, AnswerOptions
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
@@ -67,7 +67,7 @@ async def search(
     else:
         raise Problem(422, "Give either a file or a query, as a field of a form (multipart/form-data).")
     question = await _as_asked(service, question, box, turned=turned)
-    wanted = Wanted(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
+    wanted = AnswerOptions(verify, least_confidence, expand, await _among(service, Filter(folder, name, since, until)))
 
     def find(photos: Collection) -> schema.Answer:
         answer = service.answers.get(photos, question, wanted)
@@ -133,7 +133,7 @@ def _asked(question: Question) -> schema.Asked:
 
 
 def _shown(photos: Collection, hits: Sequence[Hit], part: slice, dates: Dates) -> list[schema.Hit]:
-    """Of all hits of an answer, a part."""
+    """One page of an answer's hits."""
     found = [(hit, hit.entry) for hit in hits[part] if hit.entry is not None]
     dates.read(photos, (entry.hash for _, entry in found))  # all at once
     bridges = {hit.through for hit, _ in found if hit.through is not None}
