@@ -24,8 +24,8 @@ from faemb.settings import require_choice
 
 EXACT_UP_TO = 200_000
 _BITS, _QUERY_BITS, _BLOCK = 2, 8, 32
-"""Settings of RaBitQ: bits per component of a stored vector and of a query, and number of codes that faiss compares at a
-time. faiss sums in 16-bit integers, which overflow above about 2,000 components; short vectors have 1,024 at most."""
+"""Settings of RaBitQ: bits per component of a stored vector and of a query; number of codes compared at once.
+faiss sums in 16-bit integers, which overflow above about 2,000 components; short vectors have 1,024 at most."""
 _GRAPH_LINKS, _GRAPH_EFFORT = 32, 200
 _SUBVECTORS, _LISTS_VISITED = 64, 32
 _TRAINING_PER_LIST = 64
