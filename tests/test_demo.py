@@ -13,7 +13,7 @@ from faemb import Encoder, Extractor, FastFAemb, Projection, Whitening
 from faemb.collection import Answer, Collection, Hit, Model
 from faemb.demo import lamp_light, photographs, pictures, prints, render_views, run, run_demo
 from faemb.demo.run import NOTE, precision
-from faemb.demo.views import CAMERAS, HEIGHT, WIDTH, Camera, framed, photograph, with_visitor
+from faemb.demo.views import CAMERAS, FRAMES, HEIGHT, WIDTH, Camera, framed, photograph, with_visitor
 from faemb.errors import FaembError, InputError
 from small_collections import work_here
 
@@ -119,7 +119,9 @@ def test_cameras_by_the_book(name):
 
 
 def test_the_middle_picture_is_in_the_middle_and_its_neighbours_beside_it(rng):
-    red, green, blue = (framed(np.full((427, 640, 3), colour, np.uint8)) for colour in np.eye(3, dtype=np.uint8) * 255)
+    red, green, blue = (
+        framed(np.full((427, 640, 3), colour, np.uint8), FRAMES[0]) for colour in np.eye(3, dtype=np.uint8) * 255
+    )
     seen = photograph([red, green, blue], Camera(distance=2600), rng).astype(int)
     assert [int(seen[HEIGHT // 2, x].argmax()) for x in (100, WIDTH // 2, WIDTH - 100)] == [0, 1, 2]
     assert np.ptp(seen[5, WIDTH // 2]) < 60  # the wall above them

@@ -760,7 +760,16 @@ class TestStores:
         [
             (["copy", "photos.faemb", "milvus://127.0.0.1:1/photos"], "127.0.0.1:1 does not answer"),
             (["copy", "photos.faemb", "embedded"], "are there already"),
-            (["copy", "photos.faemb", "elsewhere"], "store is 'elsewhere'; expected milvus://HOST:PORT/NAME"),
+            (["copy", "photos.faemb", "elsewhere"], "ADDRESS is 'elsewhere'; expected milvus://HOST:PORT/NAME"),
+            (
+                ["copy", "photos.faemb", "embedded", "--forget"],
+                "ADDRESS is 'embedded'; expected milvus://HOST:PORT/NAME",
+            ),
+            (
+                ["copy", "photos.faemb", "milvus://gone/p", "--forget", "--store", "milvus://here/p"],
+                "--forget asks no server; leave out --store",
+            ),
+            (["copy", "photos.faemb", "embedded", "--store", "here"], "--store is 'here'; expected milvus://"),
             (["copy", "photos.faemb", "milvus://gone/p", "--forget"], "stores that it has left: there are none"),
             (["search", "photos.faemb", "photos/a.png", "--store", "milvus://here/photos"], "faemb copy photos.faemb"),
             (
@@ -768,7 +777,17 @@ class TestStores:
                 "127.0.0.1:1 does not answer",
             ),
         ],
-        ids=["away", "same", "no address", "nothing to forget", "embedded", "index"],
+        ids=[
+            "away",
+            "same",
+            "no address",
+            "none to forget",
+            "two addresses",
+            "no store",
+            "nothing to forget",
+            "embedded",
+            "index",
+        ],
     )
     def test_mistakes(self, run, here, arguments, words):
         assert_mistake(run(*arguments), words)

@@ -45,6 +45,15 @@ def test_a_signal_ends_it_in_order(photos, name, code, tmp_path):
     assert list(tmp_path.glob("faemb-*")) == []
 
 
+def test_what_a_visitor_sends_wrongly_is_not_printed(photos):
+    with served(photos) as server:
+        form = {"Content-Type": "multipart/form-data; boundary=abc"}
+        answer = httpx.post(f"{server.address}api/search", content=b"garbage that is no boundary", headers=form)
+        server.process.send_signal(signal.SIGTERM)
+        _, warned = server.process.communicate(timeout=PATIENCE)
+    assert (answer.status_code, warned) == (400, "faemb: stopped\n")
+
+
 def test_a_request_that_runs_is_answered_before_the_end(photos):
     with served(photos) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall(b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n")

@@ -39,6 +39,7 @@ from faemb.cli.results_as_text import (
     verdict,
     way_back,
 )
+from faemb.errors import InputError
 from faemb.pages import counted
 
 if TYPE_CHECKING:
@@ -311,6 +312,8 @@ def copy(
     Example: faemb copy photos.faemb milvus://127.0.0.1:19530/photos
     """
     if forget:
+        if store is not None:
+            raise InputError("--forget asks no server; leave out --store")
         with opened(collection) as photos:
             photos.forget_store(target)
         output.show({"forgotten": target}, [f"{target} is forgotten; nothing was deleted there"])

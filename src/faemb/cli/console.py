@@ -89,9 +89,10 @@ def print_what_is_logged(*names: str) -> None:
 
 
 def silence(*names: str) -> None:
-    """Print nothing that these parts log."""
+    """Print nothing that these parts and parts of them log."""
     for name in names:
-        logging.getLogger(name).disabled = True
+        logging.getLogger(name).handlers = [logging.NullHandler()]
+        logging.getLogger(name).propagate = False
 
 
 class _LogLines(logging.Handler):

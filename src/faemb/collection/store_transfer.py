@@ -39,7 +39,7 @@ _TRY_AGAIN, _PATIENCE = 24 * 3600, 2.0
 def copy(writer: Writer, model: Model, address: str) -> int:
     """Copy all vectors to an address, or to "embedded", and use them there; returns the number of images."""
     layout, catalogue = writer.layout, writer.catalogue
-    where = EMBEDDED if address == EMBEDDED else str(parse(address))
+    where = EMBEDDED if address == EMBEDDED else str(parse(address, "ADDRESS"))
     _require_possible(writer, where)
     _try_now(catalogue)
     clear_away(layout, catalogue)
@@ -91,7 +91,7 @@ def left_stores(catalogue: Catalogue) -> list[str]:
 def forget_store(layout: Layout, catalogue: Catalogue, address: str) -> None:
     """Do not try any more to delete a store that is not in use; an error if no such store is known."""
     known = catalogue.about()
-    named = [facts for facts in (_COMING, _LEFT) if known.get(facts[0]) == str(parse(address))]
+    named = [facts for facts in (_COMING, _LEFT) if known.get(facts[0]) == str(parse(address, "ADDRESS"))]
     if not named:
         others = ", ".join(left_stores(catalogue)) or "there are none"
         raise InputError(f"{layout.folder} has not left a store at {address}; stores that it has left: {others}")

@@ -8,13 +8,14 @@
     evening      in the light of a lamp
     visitor      half hidden by somebody's head and shoulders
 
-The picture is a plane in front of a pinhole camera. Frame, wall and neighbours on the wall are shared by several
-pictures, so that they alone do not identify it.
+The picture is a plane in front of a pinhole camera. Frames of one kind, the wall, and neighbours on the wall are shared
+by several pictures, so that they alone do not identify it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -28,8 +29,26 @@ WIDTH, HEIGHT = 640, 480
 """Width and height of a photograph."""
 QUALITY = 88
 _FOCAL_LENGTH = 620.0
-_MAT, _FRAME = 34, 16
-"""Widths of the white mat and the frame around a picture, in pixels of the picture."""
+
+
+class Frame(NamedTuple):
+    """Around a picture: widths of the mat and of the frame, in pixels of the picture, and their colours."""
+
+    mat: int
+    frame: int
+    paper: tuple[int, int, int]
+    wood: tuple[int, int, int]
+
+
+FRAMES = (
+    Frame(34, 16, (246, 244, 238), (58, 44, 34)),
+    Frame(0, 30, (0, 0, 0), (150, 104, 62)),
+    Frame(58, 8, (52, 54, 58), (226, 222, 214)),
+    Frame(18, 12, (232, 226, 208), (24, 24, 26)),
+    Frame(46, 24, (250, 248, 244), (190, 156, 92)),
+    Frame(26, 6, (86, 104, 92), (120, 46, 40)),
+)
+"""Kinds of frames; each of them is around two pictures, which are not neighbours."""
 _GAP = 90
 """Distance between the frames of two neighbours, in the same pixels."""
 
@@ -75,8 +94,11 @@ def render_views(folder: Path, pictures: Mapping[str, Pixels]) -> list[list[Path
     names, groups = list(pictures), []
     for number, name in enumerate(names):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        neighbours = pictures[names[number - 1]], pictures[names[(number + 1) % len(names)]]
-        views = photographed(pictures[name], neighbours, np.random.default_rng(number))
+        wall = [
+            framed(pictures[names[place % len(names)]], FRAMES[place % len(names) % len(FRAMES)])
+            for place in (number - 1, number, number + 1)
+        ]
+        views = {"original": pictures[name], **photographed(wall, np.random.default_rng(number))}
         groups.append([_saved(folder / name / f"{view}.jpg", pixels) for view, pixels in views.items()])
     return groups
 
@@ -87,21 +109,22 @@ def _saved(path: Path, pixels: Pixels) -> Path:
     return path
 
 
-def photographed(picture: Pixels, neighbours: tuple[Pixels, Pixels], rng: np.random.Generator) -> dict[str, Pixels]:
-    """All views of a picture that hangs between its neighbours."""
-    wall = [framed(each) for each in (neighbours[0], picture, neighbours[1])]
+def photographed(wall: list[Pixels], rng: np.random.Generator) -> dict[str, Pixels]:
+    """All views of the picture in the middle of three that hang beside each other."""
     views = {name: photograph(wall, camera, rng) for name, camera in CAMERAS.items()}
     views["evening"] = lamp_light(views["evening"])
     views["visitor"] = with_visitor(views["visitor"], rng)
-    return {"original": picture, **views}
+    return views
 
 
-def framed(picture: Pixels) -> Pixels:
+def framed(picture: Pixels, kind: Frame) -> Pixels:
     """The picture with mat and frame, slightly blurred against aliasing, since it is shown at reduced size."""
-    mat = cv2.copyMakeBorder(
-        cv2.GaussianBlur(picture, (0, 0), 0.7), _MAT, _MAT, _MAT, _MAT, cv2.BORDER_CONSTANT, value=(246, 244, 238)
-    )
-    return cv2.copyMakeBorder(mat, _FRAME, _FRAME, _FRAME, _FRAME, cv2.BORDER_CONSTANT, value=(58, 44, 34))
+    mat = _bordered(cv2.GaussianBlur(picture, (0, 0), 0.7), kind.mat, kind.paper)
+    return _bordered(mat, kind.frame, kind.wood)
+
+
+def _bordered(picture: Pixels, width: int, colour: tuple[int, int, int]) -> Pixels:
+    return cv2.copyMakeBorder(picture, width, width, width, width, cv2.BORDER_CONSTANT, value=colour)
 
 
 def photograph(wall: list[Pixels], camera: Camera, rng: np.random.Generator) -> Pixels:

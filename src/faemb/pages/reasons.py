@@ -21,15 +21,15 @@ def agreement(found: Verification | None) -> str:
         return "no regions of both match"
     if found.transform is None:
         regions = "1 region of both matches" if matched == 1 else f"{matched} regions of both match"
-        return f"{regions}, and no more agree with one transform than by chance{_but_for_a_caption(found)}"
+        return f"{regions}, and no more agree with one transform than by chance{_but_for_an_overlay(found)}"
     agreeing = f"{int(found.agreeing.sum())} of {matched} matches agree with one transform"
-    return f"{agreeing}, at {counted(found.places, 'place')}{_but_for_a_caption(found)}"
+    return f"{agreeing}, at {counted(found.places, 'place')}{_but_for_an_overlay(found)}"
 
 
-def _but_for_a_caption(found: Verification) -> str:
+def _but_for_an_overlay(found: Verification) -> str:
     if not found.written_over:
         return ""
-    return f"; not counted: {found.written_over} of a caption, a date or a logo in the same place of both"
+    return f"; not counted: {found.written_over} of a caption, a logo or a frame in the same place of both"
 
 
 def shared(

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from faemb.rerank.captions import LEAST_EXTENT, extent, span
 from faemb.rerank.matching import Matchable
+from faemb.rerank.overlays import SMALL, extent
 from faemb.rerank.verification import Verification
 
 LEAST_MATCHES = 12
@@ -69,7 +69,7 @@ class Likeness(NamedTuple):
             and self.error <= LARGEST_ERROR
             and not self.is_moved
             and self.counterparts >= LEAST_COUNTERPARTS
-            and self.extent >= LEAST_EXTENT  # a picture pasted into a larger one spans all of its own area
+            and self.extent >= SMALL  # a picture pasted into a larger one spans all of its own area
         )
 
 
@@ -123,7 +123,7 @@ def likeness(first: Matchable, second: Matchable, found: Verification) -> Likene
         float(np.median(error)),
         float(1 - ((less**2).sum() + noise) / ((error**2).sum() + noise)),
         max(_counterparts(first, second, fitted), _counterparts(second, first, fitted.inverse())),
-        max(extent(first, span(first, a[kept])), extent(second, span(second, b[kept]))),
+        max(extent(first, a[kept]), extent(second, b[kept])),
     )
 
 

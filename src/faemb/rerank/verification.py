@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 
-from faemb.rerank.captions import outside_caption
 from faemb.rerank.chance import Places, improbability
 from faemb.rerank.matching import Matchable, matches
+from faemb.rerank.overlays import outside_overlay
 from faemb.rerank.transforms import (
     Transforms,
     affine_fits,
@@ -73,7 +73,7 @@ class Verification:
     points: Float32[np.ndarray, "M 4"] = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     """Centres of the matched regions, in pixels: x and y in the first image, x and y in the second."""
     written_over: int = 0
-    """Number of matches that do not count: those of a caption, a date or a logo in the same place of both images."""
+    """Number of matches that do not count: those of a caption, a logo or a frame in the same place of both images."""
 
     def __repr__(self) -> str:
         return f"Verification({self.agreeing.sum()} of {len(self.matches)} matches agree, evidence {self.evidence:.1f})"
@@ -84,10 +84,7 @@ def verify(first: Matchable, second: Matchable, *, turn: float = UPRIGHT) -> Ver
     pairs = matches(first, second)
     numbers = np.stack([first.rows[pairs[:, 0]], second.rows[pairs[:, 1]]], axis=1)
     points = np.concatenate([first.centres[pairs[:, 0]], second.centres[pairs[:, 1]]], axis=1).astype(np.float32)
-    found, counting = _best(first, second, pairs, turn), np.ones(len(pairs), bool)
-    if found is not None:
-        counting = outside_caption(first, second, pairs, found.agreeing)
-        found = found if counting.all() else _best(first, second, pairs[counting], turn)
+    found, counting = _without_overlays(first, second, pairs, turn)
     agreeing, left_out = np.zeros(len(pairs), bool), int((~counting).sum())
     if found is None:
         return Verification(0.0, numbers, agreeing, None, 0, points, left_out)
@@ -95,6 +92,22 @@ def verify(first: Matchable, second: Matchable, *, turn: float = UPRIGHT) -> Ver
     transform = np.linalg.inv(_to_units(second)) @ found.transform @ _to_units(first)
     transform /= transform[2, 2]
     return Verification(found.evidence, numbers, agreeing, transform, found.places, points, left_out)
+
+
+def _without_overlays(
+    first: Matchable, second: Matchable, pairs: Int[np.ndarray, "M 2"], turn: float
+) -> "tuple[_Found | None, Bool[np.ndarray, ' M']]":
+    """The best transform, and the matches that count: those that are not of a caption, a frame or another overlay.
+
+    Each round leaves some matches out or is the last one: there may be several overlays, each in its own place.
+    """
+    counting = np.ones(len(pairs), bool)
+    while (found := _best(first, second, pairs[counting], turn)) is not None:
+        outside = outside_overlay(first, second, pairs[counting], found.agreeing)
+        if outside.all():
+            break
+        counting[counting] = outside
+    return found, counting
 
 
 @dataclass(eq=False)

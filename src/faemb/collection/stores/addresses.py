@@ -37,11 +37,12 @@ class Address:
         return f"milvus{'s' * self.tls}://{self.server}/{self.database and self.database + '/'}{self.name}"
 
 
-def parse(text: str) -> Address:
+def parse(text: str, name: str = "store") -> Address:
+    """The address in a text; `name` is that of the setting or argument, for the error."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 0 < (port := int(found["port"] or DEFAULT_PORT)) < 1 << 16:
         raise InputError(
-            f"store is {_without_secrets(text)!r}; expected milvus://HOST:PORT/NAME, where NAME has letters, digits "
+            f"{name} is {_without_secrets(text)!r}; expected milvus://HOST:PORT/NAME, where NAME has letters, digits "
             "and underscores only; credentials are given in the environment variable FAEMB_MILVUS_TOKEN"
         )
     return Address(found["host"], port, found["name"], found["database"] or "", bool(found["tls"]))

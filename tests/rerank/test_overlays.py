@@ -1,4 +1,4 @@
-"""What is written over two different pictures in the same place is no sign that they show the same thing."""
+"""What lies over two different pictures in the same place is no sign that they show the same thing."""
 
 import numpy as np
 import pytest
@@ -58,6 +58,74 @@ def test_pictures_of_other_sizes(rng, size, place, scale):
     other = joined(scene(rng, 200, size), moved(mark, place, scale), size=size)
     assert verify(joined(scene(rng, 200), mark), other).written_over == 40
     assert verify(other, joined(scene(rng, 200), mark)).written_over == 40
+
+
+def test_two_captions(rng):
+    """Together they span most of the picture."""
+    mark, logo = caption(rng), moved(caption(rng, 30), (300, -420), 0.95)
+    found = verify(joined(scene(rng, 200), mark, logo), joined(scene(rng, 200), mark, logo))
+    assert found.written_over == 70
+    assert found.evidence < 15
+
+
+def test_two_captions_that_have_moved_differently(rng):
+    """One is at the bottom, the other at the top of pictures of different heights."""
+    mark, logo = caption(rng), moved(caption(rng, 30), (0, -400))
+    other = joined(scene(rng, 200, (640, 600)), moved(mark, (0, 120)), logo, size=(640, 600))
+    found = verify(joined(scene(rng, 200), mark, logo), other)
+    assert found.written_over == 70
+    assert found.evidence < 15
+
+
+def test_a_wrong_match_beside_a_short_caption(rng):
+    """Which agrees with the transform of the caption, but not exactly."""
+    mark, letter = caption(rng, 8), moved(caption(rng, 1), (0, -5))
+    found = verify(
+        joined(scene(rng, 200), mark, letter), joined(scene(rng, 200), mark, moved(letter, (0.01 * SIZE[0], 0)))
+    )
+    assert found.written_over == 9
+    assert found.evidence < 15
+
+
+def frame(rng: np.random.Generator, count: int = 40) -> LocalFeatures:
+    """Features along the edges of the picture."""
+    features, along = scene(rng, count), rng.uniform(0, 1, count)
+    frames, (width, height) = features.frames.copy(), SIZE
+    sides = np.array([(8, 0), (width - 8, 0), (0, 8), (0, height - 8)])[np.arange(count) % 4]
+    frames[:, :2] = np.where(sides > 0, sides, along[:, None] * SIZE)
+    return LocalFeatures(features.descriptors, frames, features.scores, SIZE)
+
+
+def inner(rng: np.random.Generator, count: int) -> LocalFeatures:
+    """A picture inside a frame."""
+    features = scene(rng, count)
+    frames = features.frames.copy()
+    frames[:, :2] = np.array(SIZE) * (0.12 + 0.76 * frames[:, :2] / SIZE)
+    return LocalFeatures(features.descriptors, frames, features.scores, SIZE)
+
+
+def test_different_pictures_in_equal_frames(rng):
+    border = frame(rng)
+    found = verify(joined(inner(rng, 200), border), joined(inner(rng, 200), border))
+    assert found.written_over == 40
+    assert found.evidence < 15
+
+
+def test_equal_frames_of_one_picture(rng):
+    """All of both pictures matches: they are copies."""
+    border, shown = frame(rng), inner(rng, 200)
+    found = verify(joined(shown, border), joined(shown, border))
+    assert (found.written_over, found.agreeing.sum()) == (0, 240)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.7, 0.5])
+def test_a_fixed_camera_by_day_and_by_night(rng, share):
+    """Most regions are found in one of the photographs only, but those that match are everywhere."""
+    shown = scene(rng, 300)
+    found = verify(Matchable.of(shown), Matchable.of(seen(shown, np.eye(3), rng, wrong=share)))
+    assert found.written_over == 0
+    assert found.agreeing.sum() >= 0.9 * 300 * (1 - share)
+    assert found.evidence > 40
 
 
 def test_photographs_of_one_scene_with_the_same_caption(rng):
