@@ -81,7 +81,8 @@ OnCluster = Annotated[
     value(
         "ADDRESS",
         "Work on a Dask cluster: the address of its scheduler, such as tcp://scheduler:8786, or local:N for N workers "
-        "on this machine. All workers must see the images under the same paths.",
+        "on this machine. All workers must see the images under the same paths, or at URLs; then each worker needs the "
+        "extra remote and its own credentials.",
     ),
 ]
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]

@@ -4,7 +4,7 @@
 
 An item whose Dask worker is lost is run by another; a task is sent once to each worker. The loss of the scheduler is an
 error: everything that the caller has stored stays, and the call can be repeated. Workers must see image files under the
-same paths as this machine, or at URLs. A worker of another version, or one that refuses an item which another worker can
+same paths as this machine, or at URLs. A worker of another version, or one that refuses an item which another can
 process, gets no more items. Dask exchanges pickled Python objects, so a cluster must be trusted like one's own account.
 
 A worker may declare the resource GPU (`dask worker --resources GPU=1`): tasks that require it run only there, and other
