@@ -149,6 +149,10 @@ class Whitening(Component):
         self.check_with(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
+    def dimension_for(self, embedded: int, discard: int = 0) -> int:
+        """D' of embedded descriptors of this length that vary in all directions."""
+        return max(0, embedded - self._discarded(discard))
+
     def check_settings(self) -> None:
         require_whole("discard", self._discarded(0), 0)
         require_whole("raise_last", self.raise_last, 0)

@@ -108,8 +108,8 @@ class Store(ABC):
         """Raise an error if the store's name is in use; nothing is changed."""
 
     @abstractmethod
-    def check_model(self, model: Encoding) -> None:
-        """Raise an error if vectors of this model cannot be stored."""
+    def check_dimension(self, dimension: int) -> None:
+        """Raise an error if vectors of this dimension cannot be stored."""
 
     @abstractmethod
     def drop(self, number: int) -> None:
