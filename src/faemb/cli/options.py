@@ -153,7 +153,7 @@ class WorkOptions:
 
         if self.jobs is not None:
             raise InputError("--jobs is for work on this machine; leave it out with --cluster")
-        with open_cluster(self.cluster, notice=warning) as cluster:
+        with open_cluster(self.cluster, notice=_silent if output.quiet else warning) as cluster:
             yield cluster
             idle = cluster.gpu.idle_share
         if idle is not None and not output.quiet:
@@ -299,6 +299,10 @@ def opened(folder: Path, device: str = "cpu", store: str | None = None) -> "Coll
     if collection.migrated is not None:
         warning(collection.migrated)
     return collection
+
+
+def _silent(notice: str) -> None:
+    """In place of `warning` where errors alone are printed."""
 
 
 def open_page(page: Path) -> None:
