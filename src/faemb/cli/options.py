@@ -133,6 +133,11 @@ class Output:
             for line in lines:
                 result(line)
 
+    def notice(self, sentence: str) -> None:
+        """Print a sentence on how the work is done, unless --quiet is given."""
+        if not self.quiet:
+            warning(sentence)
+
 
 @dataclass(frozen=True)
 class WorkOptions:
@@ -153,7 +158,7 @@ class WorkOptions:
 
         if self.jobs is not None:
             raise InputError("--jobs is for work on this machine; leave it out with --cluster")
-        with open_cluster(self.cluster, notice=_silent if output.quiet else warning) as cluster:
+        with open_cluster(self.cluster, notice=output.notice) as cluster:
             yield cluster
             idle = cluster.gpu.idle_share
         if idle is not None and not output.quiet:
@@ -299,10 +304,6 @@ def opened(folder: Path, device: str = "cpu", store: str | None = None) -> "Coll
     if collection.migrated is not None:
         warning(collection.migrated)
     return collection
-
-
-def _silent(notice: str) -> None:
-    """In place of `warning` where errors alone are printed."""
 
 
 def open_page(page: Path) -> None:
