@@ -333,7 +333,8 @@ def test_the_small_preset_fits_encodes_and_finds(rng: np.random.Generator) -> No
     assert encoder.projection.dimension == 32
     encoder.set_params(projection__dimension=12).fit(learning)
     assert encoder.whitening_ is not None
-    assert encoder.dimension == 8 * 12 * 13 // 2 - 32 * 33 // 4 - encoder.whitening_.null_directions
+    still = 1  # residuals of unit length do not vary in one direction
+    assert encoder.dimension == 8 * 12 * 13 // 2 - 32 * 33 // 4 - still
     assert partner_found(encoder.encode(views)) == 1
 
 
