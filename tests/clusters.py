@@ -37,8 +37,8 @@ class Processes:
             self.add_worker()
         return self.address
 
-    def add_worker(self, *options: str) -> None:
-        self.workers.append(self._run(*self._worker(*options)))
+    def add_worker(self, *options: str, **environment: str) -> None:
+        self.workers.append(self._run(*self._worker(*options), **environment))
 
     def add_worker_without_faemb(self) -> None:
         """It has all other packages that are installed here."""

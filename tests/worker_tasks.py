@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import threadpoolctl
 
-from faemb.errors import MissingExtraError
+from faemb.errors import FaembError, MissingExtraError
 
 
 class TalkativeError(Exception):
@@ -101,6 +101,19 @@ def name_of(item: Path) -> str:
 def slowly_identified(item: tuple[Path, int]) -> int:
     time.sleep(0.05)
     return item[1]
+
+
+class Refusing:
+    """Fails unless it is run for a Dask worker in a given process, or the item is 0."""
+
+    def __init__(self, process: int, error: FaembError) -> None:
+        self._process, self._error = process, error
+
+    def __call__(self, item: int) -> int:
+        time.sleep(0.02)
+        if item and os.getppid() != self._process:
+            raise self._error
+        return item
 
 
 def a_megabyte(item: int) -> bytes:

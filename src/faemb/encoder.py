@@ -137,8 +137,21 @@ class Encoder(Component):
     def dimension(self) -> int:
         """Dimension of the image vectors."""
         self.require_fitted()
-        length = self._pooled_length() - self.discard_after
-        return length if self.keep is None else min(self.keep, length)
+        return self._kept(self._pooled_length())
+
+    @property
+    def largest_dimension(self) -> int | None:
+        """Dimension of the image vectors by the settings alone; directions without variance make it smaller.
+
+        None without a projection to a given dimension, since the length of the descriptors decides it then.
+        """
+        if self.projection is None or self.projection.dimension is None:
+            return None
+        d = self.projection.dimension
+        length = self.embedding.dimension_for(d)
+        if self.whitening is not None:
+            length = self.whitening.dimension_for(length, self.embedding.leading_components(d))
+        return self._kept(length)
 
     def fit(
         self, images: SetsLike, y: object = None, *, progress: Progress | None = None, jobs: Jobs = None
@@ -188,7 +201,7 @@ class Encoder(Component):
         self.embedding_ = self.embedding.clone().fit(rows, progress=progress)
         if self.whitening is None:
             return None
-        self.whitening.check_with(self.embedding_.dimension, self.embedding_.leading_components())
+        self.whitening.check_with(self.embedding_.dimension, self._discarded())
         return self._spectrum(self._moments(sets, progress, jobs), self.whitening.centre, progress)
 
     def _spectrum(self, moments: Moments, centre: bool, progress: Progress) -> Spectrum:
@@ -200,8 +213,7 @@ class Encoder(Component):
     def fit_whitening(self, spectrum: Spectrum) -> "Encoder":
         """Learn only the whitening, from the result of `fit_embedding`."""
         if self.whitening is not None:
-            discard = self.embedding_.leading_components()
-            self.whitening_ = self.whitening.clone().fit_spectrum(spectrum, discard=discard)
+            self.whitening_ = self.whitening.clone().fit_spectrum(spectrum, discard=self._discarded())
         return self
 
     def fit_rotation(self, pooled: Float[Array, "B D"]) -> "Encoder":
@@ -423,6 +435,15 @@ class Encoder(Component):
         x = self._projected(batch.x)
         gram = Gram(self.embedding_.operator(x, batch.real), batch.real, self.whitening_)
         return gram, *weights(gram, self.pooling, x, tolerance=self.tolerance)
+
+    def _discarded(self) -> int:
+        """Number of leading components that the paper discards for this method."""
+        return self.embedding_.leading_components(self.embedding_.descriptor_dimension)
+
+    def _kept(self, length: int) -> int:
+        """Dimension of the image vectors, from the length of the pooled ones."""
+        length -= self.discard_after
+        return length if self.keep is None else min(self.keep, length)
 
     def _pooled_length(self) -> int:
         return self.whitening_.dimension if self.whitening_ is not None else self.embedding_.dimension

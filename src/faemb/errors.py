@@ -15,6 +15,10 @@ class LimitError(InputError):
     """An input that exceeds the limit of memory or time per item (`runtime.limits`)."""
 
 
+class ReadError(InputError):
+    """The operating system could not read a file: nothing is known of its content, and it may be readable later."""
+
+
 class LockedError(FaembError):
     """Another process is changing the collection."""
 
@@ -79,6 +83,14 @@ def reason(error: BaseException) -> str:
     text = str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
     line = text.splitlines()[0].rstrip(" .")
     return line if len(line) <= 200 else line[:197] + "..."
+
+
+def is_of_the_system(error: BaseException) -> bool:
+    """Whether the operating system could not read, for lack of permission for example.
+
+    For damaged content libraries raise OSErrors without a number, or seek to where no file reaches (EINVAL).
+    """
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
 TOO_FEW_FILES = "this process may open too few files at a time; allow more with: ulimit -n 1024, and run it again"

@@ -95,10 +95,6 @@ class Moments:
         scatter += step[:, None] * (step * (self.count * other.count / total))
         return Moments(total, self.mean + step * (other.count / total), scatter)
 
-    @property
-    def covariance(self) -> Float[Array, "D D"]:
-        return self.scatter / self.count
-
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -149,6 +145,10 @@ class Whitening(Component):
         self.check_with(int(moments.mean.shape[0]), discard)
         return self.fit_spectrum(Spectrum.of(moments, centre=self.centre), discard=discard)
 
+    def dimension_for(self, embedded: int, discard: int = 0) -> int:
+        """D' of embedded descriptors of this length that vary in all directions."""
+        return max(0, embedded - self._discarded(discard))
+
     def check_settings(self) -> None:
         require_whole("discard", self._discarded(0), 0)
         require_whole("raise_last", self.raise_last, 0)
@@ -192,13 +192,6 @@ class Whitening(Component):
         """D', the length of a whitened vector."""
         self.require_fitted()
         return int(self.matrix_.shape[0])
-
-    @property
-    def null_directions(self) -> int:
-        """Number of directions whose variance is rounding error only; `raise_last` may keep them."""
-        self.require_fitted()
-        values = self.eigenvalues_
-        return int(values.shape[0]) - numerical_rank(values, values.shape[0], float64(self.mean_))
 
     def apply(self, y: Float[Array, "*B D"]) -> Float[Array, "*B Dw"]:
         """W y; the mean is not subtracted, since only the caller knows the sum of the weights."""

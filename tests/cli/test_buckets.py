@@ -14,11 +14,13 @@ import fsspec
 import pytest
 from command_line import Run, assert_mistake, commands
 
+from clusters import processes
 from elsewhere import served
 from faemb.collection import Collection, Model, gathering
 from faemb.errors import RefusedError, RemoteError
 from faemb.features.folders import find_images
 from faemb.runtime import remote
+from faemb.runtime.cluster import open_cluster
 from faemb.runtime.paths_and_urls import place
 from pictures import picture
 from processes import wait_until
@@ -193,6 +195,33 @@ def test_commands(faemb, bucket, tmp_path):
     assert faemb("remove", out, f"{bucket}/trip").code == 0
     assert faemb("features", bucket, "--out", tmp_path / "features", "--jobs", 1).code == 0
     assert (tmp_path / "features" / "trip" / "d.png.npz").is_file()
+
+
+def test_commands_on_a_cluster(faemb, bucket, tmp_path):
+    out = tmp_path / "c.faemb"
+    assert faemb("index", bucket, "--out", out, "--max-features", 40, "--cluster", "local:2").code == 0
+    assert f"{bucket}/a.png  (the query itself)" in faemb("search", out, f"{bucket}/a.png").out
+    assert faemb("features", bucket, "--out", tmp_path / "features", "--cluster", "local:2").code == 0
+    assert (tmp_path / "features" / "trip" / "d.png.npz").is_file()
+
+
+@pytest.fixture
+def two_workers(tmp_path: Path) -> Iterator[str]:
+    """A cluster of which one worker has no credentials."""
+    with processes(tmp_path) as beside:
+        beside.start(workers=1)
+        beside.add_worker(AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
+        with open_cluster(beside.address) as cluster:
+            cluster.client.wait_for_workers(2)
+        yield beside.address
+
+
+def test_a_worker_without_credentials_passes_images_to_one_that_has_some(faemb, bucket, two_workers, tmp_path):
+    ended = faemb("index", bucket, "--out", tmp_path / "c", "--max-features", 40, "--cluster", two_workers)
+    assert ended.code == 0
+    assert re.search(r"the worker tcp://.* gets no more of this work: s3://.* may not be read: Unable to", ended.err)
+    quiet = faemb("index", bucket, "--out", tmp_path / "q", "--max-features", 40, "--cluster", two_workers, "--quiet")
+    assert quiet == (0, "", "")
 
 
 @pytest.mark.parametrize("command", ["index", "fit", "features"])

@@ -29,3 +29,8 @@ def test_a_cluster_that_cannot_be_used(run, tmp_path, monkeypatch, command, opti
     photos = pictures(tmp_path / "photos", range(2))
     assert_mistake(run(command, photos, "--out", tmp_path / "out", *options), words)
     assert not (tmp_path / "out").exists()
+
+
+def test_relearn_takes_one_too(run, tmp_path):
+    words = "--cluster is 'here'; expected the address of a Dask scheduler, such as tcp://"
+    assert_mistake(run("relearn", tmp_path / "c", "--cluster", "here"), words)

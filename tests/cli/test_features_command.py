@@ -20,7 +20,7 @@ from command_line import Ended, Run, assert_mistake, assert_misuse, commands
 
 import faemb
 from faemb.features import HessianAffine, job, read_features
-from faemb.features.files import hloc_names, read_hloc_image, read_npz, write_npz
+from faemb.features.files import hloc_names, read_hloc, read_npz, write_npz
 from pictures import SIZE, picture
 from processes import COMMAND, PATIENCE, heeded, living, one_after_the_other, wait_until
 
@@ -358,7 +358,7 @@ class TestConvertFeatures:
         assert sorted(path.name for path in Path("back").rglob("*.npz")) == ["a.png.npz", "b.jpg.npz"]
         for name in ("a.png", "trip/b.jpg"):
             original = read_features(f"features/{name}.npz")
-            self.assert_same(read_hloc_image("all.h5", name), original)
+            self.assert_same(dict(read_hloc("all.h5"))[name], original)
             self.assert_same(read_features(f"back/{name}.npz"), original)
 
     def test_a_file_of_another_tool(self, run, tmp_path):

@@ -42,7 +42,7 @@ def options(name: str) -> dict[str, Any]:
         ("--exclude", {"index", "add", "fit", "encode", "features"}),
         ("--store", {"index", "add", "update", "relearn", "remove", "relocate", "check", "search", "explain",
                      "duplicates", "export", "copy", "serve"}),
-        ("--cluster", {"index", "add", "update", "fit", "encode", "features", "benchmark"}),
+        ("--cluster", {"index", "add", "update", "relearn", "fit", "encode", "features", "benchmark"}),
         ("--device", {"index", "add", "update", "relearn", "check", "search", "explain", "fit", "encode",
                           "benchmark", "serve"}),
         (

@@ -86,6 +86,20 @@ def test_a_model_that_grows_is_learned_again_and_its_images_encoded_elsewhere(ma
         assert_same(vectors_of(many), expected)
 
 
+def test_a_model_that_is_learned_again_on_request_too(machines, photos, tmp_path, monkeypatch):
+    sent: list[str] = []
+    some = [photos / f"{number:03}.png" for number in range(12)]
+    with Collection.create(tmp_path / "c", new_tiny_model()) as collection:
+        collection.add(some[:4], jobs=1)
+        collection.add(some[4:], jobs=1, relearn=False)
+        monkeypatch.setattr(encoding, "_portion", recording(lambda *_: sent.append("portion"), encoding._portion))
+        assert collection.relearn(jobs=machines).relearned_from == 12
+        found = vectors_of(collection)
+        assert sent
+        collection.relearn()
+        assert_same(vectors_of(collection), found)
+
+
 def test_vectors_in_a_file_are_those_of_one_machine(machines, photos, tmp_path):
     some = [photos / f"{number:03}.png" for number in range(5)]
     for name, jobs in (("one", 1), ("many", machines)):

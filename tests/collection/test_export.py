@@ -3,14 +3,17 @@
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from faemb.collection import Collection
+from faemb.collection import Collection, export, parquet
 from faemb.collection.export import FORMATS, export_vectors, picture_folder
+from faemb.collection.reading import Rows
 from faemb.errors import FaembError, InputError, MissingExtraError
 from faemb.features.files.vecs import read_vecs
 from pictures import picture
@@ -67,6 +70,42 @@ def test_faiss(collection, expected, tmp_path):
     scores, places = index.search(expected[paths[1]][None], 3)
     assert places[0][0] == 1
     assert scores[0][0] == pytest.approx(1, abs=1e-5)
+
+
+class Counted(np.ndarray):
+    """Vectors that note how many of them are read at a time."""
+
+    read: list[int]
+
+    def __getitem__(self, chosen: Any) -> Any:
+        self.read.append(np.size(chosen))
+        return np.asarray(self)[chosen]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_bounded_number_of_vectors_is_read_at_a_time(form, tmp_path, monkeypatch):
+    for module, name in ((export, "_PIECE_BYTES"), (parquet, "_GROUP_BYTES")):
+        monkeypatch.setattr(module, name, 4 * 8 * 5)
+    vectors = np.random.default_rng(0).random((40, 8), np.float32).view(Counted)
+    vectors.read = []
+    slots = np.arange(3, 40, 2)
+    paths = [tmp_path / f"{slot}.png" for slot in slots]
+    export_vectors(Rows(slots, slots, vectors), paths, [tmp_path], tmp_path / "pieces", form)
+    assert vectors.read == [5, 5, 5, 4]
+    monkeypatch.undo()
+    export_vectors(Rows(slots, slots, np.asarray(vectors)), paths, [tmp_path], tmp_path / "whole", form)
+    if form in ("fvecs", "faiss"):
+        assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_an_npz_is_the_one_that_numpy_writes(collection, expected, tmp_path):
+    collection.export(tmp_path / "out.npz", "npz")
+    np.savez(tmp_path / "numpy.npz", vectors=np.array(list(expected.values())), paths=np.array(list(expected), str))
+    with zipfile.ZipFile(tmp_path / "out.npz") as ours, zipfile.ZipFile(tmp_path / "numpy.npz") as theirs:
+        assert ours.namelist() == theirs.namelist()
+        for one, other in zip(ours.infolist(), theirs.infolist(), strict=True):
+            assert (one.compress_type, one.file_size) == (other.compress_type, other.file_size)
+            assert ours.read(one) == theirs.read(other)
 
 
 def names_in_hloc(file: Path) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import pytest
 from pymilvus import MilvusException
 from safetensors.numpy import save_file
 
+from faemb import Encoder, FastFAemb, HessianAffine, Projection, Whitening
 from faemb.collection import Collection, Model
 from faemb.collection.linear_maps import LinearMap
 from faemb.collection.stores import milvus_indexes
@@ -109,6 +110,14 @@ class TestServers:
         assert not (tmp_path / "c.faemb").exists()
         with pytest.raises(InputError, match=words):
             collection.copy(NOWHERE)
+
+    def test_so_are_those_of_a_model_that_is_still_to_be_learned(self, tmp_path):
+        """By its settings: before images are read and a model is learned in vain."""
+        encoder = Encoder(FastFAemb(32), projection=Projection(46), whitening=Whitening())
+        words = r"vectors have 33,511 dimensions, and Milvus stores at most 32,768; shorten them .* keep=32768"
+        with pytest.raises(InputError, match=words):
+            Collection.create(tmp_path / "c.faemb", Model(HessianAffine(), encoder), store=NOWHERE)
+        assert not (tmp_path / "c.faemb").exists()
 
     @pytest.mark.parametrize(
         ("error", "kind", "words"),

@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,84 @@ class DescribeOneForEver(gathering.Describe):
         if file.path.name == "endless.png":
             re.findall("(a*)*b", "a" * 40)
         return super().__call__(file)
+
+
+def describe_without_privileges(task: gathering.Describe, file: gathering.Known) -> gathering.Described:
+    """As an ordinary user: the superuser may read all files."""
+    me = os.geteuid()
+    os.seteuid(me or 65534)
+    try:
+        return DESCRIBE(task, file)
+    finally:
+        os.seteuid(me)
+
+
+DESCRIBE = gathering.Describe.__call__
+FAULTY_DISK = Path("/proc/self/mem")
+"""A plain file for Linux, of which nothing can be read."""
+
+
+@pytest.fixture
+def faulty(photos: Path) -> Path:
+    """A path at which reading fails with an error of the system."""
+    if not FAULTY_DISK.is_file():
+        pytest.skip("this system has no file that fails")
+    (photos / "a.png").rename(photos.parent / "away.png")
+    (photos / "a.png").symlink_to(FAULTY_DISK)
+    return photos / "a.png"
+
+
+class TestFilesThatTheSystemCannotRead:
+    """Nothing is known of their content, and they may be readable the next time."""
+
+    @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="this system has no users of this kind")
+    def test_one_that_may_be_read_later_is_an_image_then(self, empty, photos, monkeypatch):
+        """Its size and time are the same: permissions change neither."""
+        locked = photos / "a.png"
+        locked.chmod(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(gathering.Describe, "__call__", describe_without_privileges)
+            report = empty.add(locked)
+        assert counts(report) == (0, 0, 0, 0)
+        assert report.failed == [f"{locked} cannot be read: Permission denied"]
+        assert empty.info().unreadable == {str(locked): report.failed[0]}
+        locked.chmod(0o600)
+        assert counts(empty.add(locked)) == (1, 0, 0, 0)
+        assert empty.info().unreadable == {}
+
+    def test_an_image_that_is_stored_is_kept(self, collection, photos, faulty):
+        report = collection.update()
+        assert counts(report) == (0, 0, 4, 0)
+        assert report.failed == [f"{faulty} cannot be read: Input/output error"]
+        assert collection.entry(faulty) is not None
+        assert collection.info().unreadable == {}
+        assert collection.check() == []
+        (photos.parent / "away.png").rename(faulty)
+        assert counts(collection.update()) == (0, 0, 5, 0)
+
+    def test_a_new_one_is_tried_by_every_change(self, empty, photos, faulty, monkeypatch):
+        asked: list[str] = []
+        monkeypatch.setattr(
+            gathering.Describe, "__call__", recording(lambda _, file: asked.append(file.path.name), DESCRIBE)
+        )
+        assert len(empty.add(photos).failed) == 1
+        asked.clear()
+        assert counts(empty.update()) == (0, 0, 4, 0)
+        assert asked == ["a.png"]
+        assert list(empty.info().unreadable) == [str(faulty)]
+
+    def test_a_repair_that_has_nothing_else_keeps_the_image(self, collection, faulty):
+        """Neither its features nor its vector are left."""
+        entry = collection.entry(faulty)
+        assert entry is not None
+        with collection._changing(None) as writer, writer.catalogue.change():
+            writer.catalogue.forget_features(entry.id)
+            writer.catalogue.forget_vector(entry.id)
+        assert len(collection.check(repair=True)) == 1
+        assert len(collection.check()) == 1
+        (faulty.parent.parent / "away.png").rename(faulty)
+        assert len(collection.check(repair=True)) >= 1
+        assert collection.check() == []
 
 
 class TestBrokenImages:

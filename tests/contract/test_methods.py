@@ -74,6 +74,10 @@ def test_shape_and_dimension_agree_with_dense(method: Embedding, backend: Backen
     assert embedded.shape == tuple(embedded.dense().shape) == (len(x), method.dimension)
 
 
+def test_the_dimension_is_known_before_fit(method: Embedding) -> None:
+    assert clone(method).dimension_for(WIDTH) == method.dimension
+
+
 def test_chunks_equal_the_whole(
     method: Embedding,
     backend: Backend,

@@ -10,7 +10,7 @@ import pytest
 from files_reference import ellipses, oxford_text, siftgeo_bytes, some_cells, some_features, vecs_bytes
 
 from faemb.errors import FaembError
-from faemb.features.files import read_features, read_hloc, read_hloc_image, read_npz_header, write_hloc, write_npz
+from faemb.features.files import read_features, read_hloc, read_npz_header, write_hloc, write_npz
 from faemb.features.local_features import LocalFeatures
 
 SEED = 20170306
@@ -154,14 +154,3 @@ def test_the_header_of_a_damaged_file_is_read_or_refused(tmp_path: Path, name: s
             assert_a_sentence(header, path)
         else:
             assert all(isinstance(text, str) for text in header)
-
-
-def test_one_image_of_a_damaged_file_is_read_or_refused(tmp_path: Path) -> None:
-    path, rng = tmp_path / "a.h5", np.random.default_rng(SEED)
-    hloc(path, rng)
-    for raw in list(flipped(path.read_bytes(), rng)):
-        features = outcome(lambda place: read_hloc_image(place, "db/2.jpg"), path, raw)
-        if isinstance(features, str):
-            assert_a_sentence(features, path)
-        else:
-            assert_whole(features)

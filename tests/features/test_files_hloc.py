@@ -12,7 +12,7 @@ import pytest
 from files_reference import assert_refused, assert_same, some_cells, some_features
 
 from faemb.errors import InputError, MissingExtraError
-from faemb.features.files import hloc_names, read_features, read_hloc, read_hloc_image, write_hloc
+from faemb.features.files import hloc_names, read_features, read_hloc, write_hloc
 from faemb.features.local_features import LocalFeatures
 
 
@@ -31,7 +31,7 @@ def stored(path: Path, name: str = "db/1.jpg", **arrays: Any) -> Path:
 
 
 def one(path: Path) -> LocalFeatures:
-    return read_hloc_image(path, "db/1.jpg")
+    return dict(read_hloc(path))["db/1.jpg"]
 
 
 def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> None:
@@ -42,7 +42,6 @@ def test_what_is_written_is_read_again(rng: np.random.Generator, path: Path) -> 
     assert list(read) == hloc_names(path) == sorted(items)
     for name, features in items.items():
         assert_same(read[name], features)
-        assert_same(read_hloc_image(path, name), features)
 
 
 def test_hloc_finds_what_it_expects(rng: np.random.Generator, path: Path) -> None:
@@ -84,13 +83,6 @@ def test_scores_and_image_size_may_be_missing(path: Path) -> None:
     assert features.scores.tolist() == [0, 0]
     assert features.image_size == (0, 0)
     assert features.fingerprint == ""
-
-
-@pytest.mark.parametrize("name", ["2.jpg", "db", "", "db/1.jpg/keypoints"])
-def test_an_image_that_is_not_there_is_explained(path: Path, name: str) -> None:
-    stored(path, keypoints=np.ones((2, 2)), descriptors=np.ones((3, 2)))
-    with pytest.raises(InputError, match=f"holds no image named '{name}'"):
-        read_hloc_image(path, name)
 
 
 def test_read_features_names_the_reader_of_many(path: Path) -> None:
@@ -196,8 +188,6 @@ def test_what_is_no_hdf5_is_refused(path: Path, content: bytes) -> None:
 def test_missing_files_and_folders_are_refused_at_once(tmp_path: Path) -> None:
     assert_refused(read_hloc, tmp_path / "none.h5", "there is no file")
     assert_refused(read_hloc, tmp_path, "is a folder")
-    with pytest.raises(InputError, match="there is no file"):
-        read_hloc_image(tmp_path / "none.h5", "1.jpg")
 
 
 SECRET = bytes(range(1, 33))
@@ -245,7 +235,6 @@ def test_links_to_groups_are_not_followed(path: Path, link: Any) -> None:
     with h5py.File(plain(path), "a") as file:
         file["linked"] = link
     assert_refused(hloc_names, path, "holds a link at '/linked', which is not followed")
-    assert_refused(lambda place: read_hloc_image(place, "linked/1.jpg"), path, "holds a link at 'linked'")
 
 
 def test_a_group_that_contains_itself_is_visited_once(path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from files_reference import assert_refused, siftgeo_bytes, siftgeo_record
 
+from faemb.errors import ReadError
 from faemb.features.files import read_features, read_siftgeo
 
 UPRIGHT = [10, 20, 3, 0, 1, 0, 0, 1, 0.5]
@@ -132,3 +133,10 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "folder.siftgeo"
     folder.mkdir()
     assert_refused(read_siftgeo, folder, "is a folder")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="this system has no file that fails")
+def test_a_file_that_the_system_cannot_read_is_not_called_damaged(tmp_path):
+    (tmp_path / "x.siftgeo").symlink_to("/proc/self/mem")
+    with pytest.raises(ReadError, match=r"x\.siftgeo cannot be read: Input/output error$"):
+        read_siftgeo(tmp_path / "x.siftgeo")

@@ -1,5 +1,6 @@
 """Files that cannot be read or are too large: a message with the file, the fault and the cure."""
 
+import errno
 import io
 import os
 import re
@@ -14,7 +15,7 @@ import PIL.ImageFile
 import PIL.PngImagePlugin
 import pytest
 
-from faemb.errors import FaembError, InputError, MissingExtraError, reason
+from faemb.errors import FaembError, InputError, MissingExtraError, ReadError, reason
 from faemb.features.image import decoders, decoding, read_image
 
 UNREADABLE = "is not an image of a known format; expected JPEG, PNG, WebP, TIFF, BMP, GIF, HEIC or AVIF"
@@ -119,15 +120,24 @@ def test_a_pipe_is_refused_without_waiting_for_its_other_end(tmp_path):
     assert_refused(os.devnull, "is a pipe, a socket or a device")
 
 
-def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, "may not be read: permission denied; change its permissions"),
+        (errno.EIO, "cannot be read: Input/output error"),
+    ],
+    ids=["permission", "disk"],
+)
+def test_a_file_that_the_system_cannot_read(tmp_path, monkeypatch, number, words):
     """Made up, since the superuser may read anything."""
 
-    def denied(*args):
-        raise PermissionError(13, "Permission denied")
+    def fail(*args):
+        raise OSError(number, os.strerror(number))
 
     (tmp_path / "image.jpg").write_bytes(encoded("JPEG"))
-    monkeypatch.setattr(decoding, "BoundedStream", denied)
-    assert_refused(tmp_path / "image.jpg", "may not be read: permission denied; change its permissions")
+    monkeypatch.setattr(decoding, "BoundedStream", fail)
+    with pytest.raises(ReadError, match=words):
+        read_image(tmp_path / "image.jpg")
 
 
 def test_a_failure_of_memory_is_no_fault_of_the_file(tmp_path, monkeypatch):

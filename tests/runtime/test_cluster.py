@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from clusters import processes
-from faemb.errors import FaembError, InputError, LimitError, MissingExtraError
+from faemb.errors import FaembError, InputError, LimitError, MissingExtraError, ReadError, RefusedError
 from faemb.runtime import cluster as module
 from faemb.runtime import cluster_worker, dask_connection, parallel
 from faemb.runtime.cluster import Cluster, open_cluster
@@ -27,6 +27,7 @@ from faemb.runtime.limits import NO_LIMITS
 from faemb.runtime.parallel import PoolLost, TaskFailed, WorkerDied, spread
 from recording import recording
 from worker_tasks import (
+    Refusing,
     Witness,
     a_megabyte,
     endless_from_ten,
@@ -188,6 +189,40 @@ def test_an_image_that_no_worker_sees_fails_and_no_worker_is_passed_over(cluster
     outcomes = dict(spread(slowly_identified, items, jobs=cluster))
     assert isinstance(outcomes[items[0]], NotSharedError)
     assert outcomes[items[1]] == 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ReadError("a.png cannot be read"), RefusedError("s3://a may not be read")],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_worker_that_may_not_read_the_images_is_passed_over(error):
+    """It is the quickest, and would be given most of them."""
+    said: list[str] = []
+    with dask(distributed.Worker, distributed.Nanny) as made, open_cluster(made.scheduler_address, said.append) as two:
+        outcomes = dict(spread(Refusing(os.getpid(), error), range(40), jobs=two))
+    assert outcomes == {number: number for number in range(40)}
+    (sentence,) = said
+    assert re.fullmatch(rf"the worker tcp://.* gets no more of this work: {error}", sentence)
+
+
+def test_an_image_that_no_worker_may_read_fails_and_no_worker_is_passed_over(cluster):
+    """The processes of its workers have others as parents."""
+    outcomes = dict(spread(Refusing(os.getpid(), ReadError("no")), [0, 1, 2], jobs=cluster))
+    assert (outcomes[0], str(outcomes[1]), str(outcomes[2])) == (0, "no", "no")
+
+
+def test_the_last_worker_is_not_passed_over(cluster, monkeypatch):
+    """Each may be unable to read what another can: what the last one cannot read fails, and all else is done."""
+    said: list[str] = []
+    monkeypatch.setattr(module, "_ALONE", 0.3)
+    monkeypatch.setattr(parallel, "_LOOK", 0.1)
+    monkeypatch.setattr(cluster, "notice", said.append)
+    with closing(cluster.pool(slowly_negated)) as pool:
+        for worker in cluster.workers():
+            pool._pass_over({worker: ReadError("no")})
+        assert dict(parallel.Flow(pool, range(5))) == {number: -number for number in range(5)}
+    assert len(said) == WORKERS - 1
 
 
 def test_workers_may_be_away_for_a_while_however_long_results_have_come(monkeypatch):

@@ -96,7 +96,7 @@ class Run:
             temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         return path
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The content of run.json."""
         return {"version": VERSION, **asdict(self)}
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -37,7 +37,7 @@ from faemb.features.folders import find_images
 from faemb.runtime import Progress, silent
 from faemb.runtime.limits import require_plain_file
 from faemb.runtime.parallel import Jobs
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import Summed, replacing
 from faemb.sets import portions, some
 from faemb.whitening import Spectrum, Whitening
 
@@ -242,21 +242,10 @@ def kept(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
     made = np.ascontiguousarray(make())
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        summed_file = _Summed(file)
+        summed_file = Summed(file)
         np.save(summed_file, made)
-        file.write(_as_bytes(summed_file.checksum))
+        file.write(_as_bytes(summed_file.crc))
     return made
-
-
-class _Summed:
-    """A file to which NumPy writes, and the CRC32 of all that it has written."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.checksum = file, 0
-
-    def write(self, content: bytes) -> int:
-        self.checksum = zlib.crc32(content, self.checksum)
-        return self._file.write(content)
 
 
 def _as_bytes(checksum: int) -> bytes:

@@ -18,6 +18,7 @@ from faemb.cli.options import (
     ImagesOrFeatures,
     InCollection,
     ModelOptions,
+    OnCluster,
     Output,
     Overwrite,
     Store,
@@ -166,16 +167,21 @@ def update(
         _change(photos, change, output)
 
 
-def relearn(collection: InCollection, *, store: Store = None, device: Device = "cpu", output: Output) -> None:
+def relearn(
+    collection: InCollection, *, store: Store = None, device: Device = "cpu", cluster: OnCluster = None, output: Output
+) -> None:
     """Learn the model of a collection again from the images that it has now, and encode them with it.
 
     No image file is read: local features are stored in the collection. Searches use the old model until this is done.
 
     Example: faemb relearn photos.faemb
     """
-    with opened(collection, device=device, store=store) as photos:
+    with (
+        WorkOptions(cluster=cluster).opened(output) as jobs,
+        opened(collection, device=device, store=store) as photos,
+    ):
         with Live(output.quiet) as progress:
-            report = photos.relearn(progress=progress, notice=_notice(output))
+            report = photos.relearn(jobs=jobs, progress=progress, notice=output.notice)
         known = photos.info()
     seen = counted(report.relearned_from)
     line = f"learned from {seen} in {report.seconds:.1f} s; {collection} has {known.dimension} dimensions"
@@ -247,7 +253,7 @@ def encode(
 
 def _change(collection: "Collection", change: Callable[..., "Report"], output: Output) -> None:
     with Live(output.quiet) as progress:
-        report = change(progress=progress, notice=_notice(output))
+        report = change(progress=progress, notice=output.notice)
     _warn(report, "so it is stored but ranked last")
     for sentence in report.kept:
         warning(sentence)
@@ -269,11 +275,6 @@ def _report_of_failure(output: Output) -> Iterator[None]:
         warning(error.sentence)
         output.show(_as_json(error.report), ())
         raise typer.Exit(FAILED) from None
-
-
-def _notice(output: Output) -> Callable[[str], None]:
-    """Prints a notice before long work that the command starts on its own, unless --quiet is given."""
-    return lambda sentence: None if output.quiet else warning(sentence)
 
 
 def _change_lines(report: "Report", collection: "Collection") -> Iterator[str]:

@@ -81,7 +81,8 @@ OnCluster = Annotated[
     value(
         "ADDRESS",
         "Work on a Dask cluster: the address of its scheduler, such as tcp://scheduler:8786, or local:N for N workers "
-        "on this machine. All workers must see the images under the same paths.",
+        "on this machine. All workers must see the images under the same paths, or at URLs; then each worker needs the "
+        "extra remote and its own credentials.",
     ),
 ]
 Device = Annotated[str, value("NAME", "Where vectors are computed: cpu, or a PyTorch device such as cuda.")]
@@ -132,6 +133,11 @@ class Output:
             for line in lines:
                 result(line)
 
+    def notice(self, sentence: str) -> None:
+        """Print a sentence on how the work is done, unless --quiet is given."""
+        if not self.quiet:
+            warning(sentence)
+
 
 @dataclass(frozen=True)
 class WorkOptions:
@@ -152,7 +158,7 @@ class WorkOptions:
 
         if self.jobs is not None:
             raise InputError("--jobs is for work on this machine; leave it out with --cluster")
-        with open_cluster(self.cluster, notice=warning) as cluster:
+        with open_cluster(self.cluster, notice=output.notice) as cluster:
             yield cluster
             idle = cluster.gpu.idle_share
         if idle is not None and not output.quiet:

@@ -140,15 +140,16 @@ class Collection(SearchableCollection):
         report.seconds = time.monotonic() - start
         return report
 
-    def relearn(self, *, progress: Progress | None = None, notice: Notice | None = None) -> Report:
+    def relearn(self, *, jobs: Jobs = None, progress: Progress | None = None, notice: Notice | None = None) -> Report:
         """Learn the model again, with its settings, from the stored local features, and encode all images with it.
 
         Until that is complete, searches use the old model. After an interruption the next call, or `add`, continues.
+        If `jobs` is a cluster, it computes the statistics and the vectors; otherwise this process does, on all cores.
         """
         start, report = time.monotonic(), Report()
         self._reader.require_fitted()
         with self._changing(progress) as writer:
-            learn_again(writer, self._current, report, notice)
+            learn_again(writer, self._current, report, notice, jobs)
             self._compact_if_due(writer)
         report.seconds = time.monotonic() - start
         return report

@@ -91,8 +91,9 @@ def _attached(layout: Layout, model: Model, address: str | None) -> dict[str, st
         return {}
     identity = new_identity()
     with closing(made_store(layout, address, identity)) as store:
-        if model.is_fitted:
-            store.check_model(model)
+        dimension = model.dimension if model.is_fitted else model.encoder.largest_dimension
+        if dimension is not None:
+            store.check_dimension(dimension)
         store.require_free()
     return {"store": str(store.address), "store_id": identity, "table": "1"}
 

@@ -3,7 +3,6 @@
 import io
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from PIL import Image as Pillow
 
 from faemb.collection.catalogue import Entry
 from faemb.collection.checked_reads import KeptFeatures, KeptVectors
+from faemb.collection.file_state import content_now
 from faemb.collection.layout import repair_command, typed
 from faemb.collection.queries import QueryFeatures, described
 from faemb.collection.reading import DECIMALS, Reader, View
@@ -286,9 +286,7 @@ def _file(image: ImageLike) -> Path | None:
 
 
 def _is_copy(file: Path | None, entry: Entry) -> bool:
-    with suppress(FaembError):  # deleted since its features were extracted
-        return file is not None and content_hash(file) == entry.hash
-    return False
+    return file is not None and content_now(file) == entry.hash
 
 
 def _size_of(picture: Image | None) -> tuple[int, int]:

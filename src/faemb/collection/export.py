@@ -1,11 +1,13 @@
-"""Export of a collection's vectors to formats of other tools."""
+"""Export of a collection's vectors to formats of other tools, a few megabytes of vectors at a time."""
 
 import json
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from faemb.collection.index_files import faiss, write_index
 from faemb.collection.parquet import is_our_parquet, pyarrow, write_parquet
@@ -13,13 +15,15 @@ from faemb.collection.reading import Rows
 from faemb.errors import InputError
 from faemb.features.files.hdf5 import h5py
 from faemb.features.files.hloc import is_our_hloc, new_hloc
-from faemb.features.files.vecs import write_fvecs
+from faemb.features.files.vecs import fvecs_records
 from faemb.runtime.paths_and_urls import common_parent
 from faemb.runtime.storage import AnyPath, IsOurs, replacing, require_output
 
 FORMATS = ("npz", "fvecs", "faiss", "hloc-h5", "parquet")
 _WITH_NAMES = ("fvecs", "faiss")
 """Formats that have no place for the paths of the images, nor for the name of the program that wrote them."""
+_PIECE_BYTES = 1 << 25
+"""Bytes of vectors that are read together."""
 _COMMENT = b"vectors of images, written by faemb"
 """Comment of the zip archive that an .npz file is."""
 
@@ -45,23 +49,25 @@ def export_vectors(
     Existing files are replaced only if they are recognised as written here, or with `overwrite`.
     """
     require_export(out, form, overwrite=overwrite)
-    vectors, names = rows.vectors, [str(path) for path in paths]
+    names = [str(path) for path in paths]
     if form == "npz":
         with replacing(out) as temporary:
-            _write_npz(temporary, vectors[rows.slots], names)
+            _write_npz(temporary, rows, names)
     elif form == "fvecs":
-        write_fvecs(out, vectors[rows.slots])
+        with replacing(out) as temporary, temporary.open("wb") as file:
+            for piece in _pieces(rows):
+                file.write(fvecs_records(piece))
         _write_names(out, names)
     elif form == "faiss":
         _write_faiss(rows, out)
         _write_names(out, names)
     elif form == "parquet":
         with replacing(out) as temporary, temporary.open("wb") as file:
-            write_parquet(file, vectors, rows.slots, rows.ids, list(map(_as_text, names)))
+            write_parquet(file, rows.vectors, rows.slots, rows.ids, list(map(_as_text, names)))
     else:
         base = picture_folder(paths, folders)
         relative = [path.relative_to(base).as_posix() for path in paths]
-        _write_hloc(out, zip(relative, (vectors[slot] for slot in rows.slots), strict=True))
+        _write_hloc(out, zip(relative, chain.from_iterable(_pieces(rows)), strict=True))
 
 
 def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
@@ -80,11 +86,24 @@ def picture_folder(paths: Sequence[Path], folders: Iterable[Path]) -> Path:
         ) from None
 
 
-def _write_npz(path: Path, vectors: np.ndarray, names: list[str]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, vectors=vectors, paths=np.array(names, str))
-    with zipfile.ZipFile(path, "a") as archive:
+def _pieces(rows: Rows) -> Iterator[Float[np.ndarray, "m D"]]:
+    """The vectors in the order of their slots."""
+    step = max(1, _PIECE_BYTES // (4 * rows.vectors.shape[1]))
+    for start in range(0, len(rows.slots), step):
+        yield rows.vectors[rows.slots[start : start + step]]
+
+
+def _write_npz(path: Path, rows: Rows, names: list[str]) -> None:
+    """As np.savez does, which would need all vectors at once."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(rows.slots), rows.vectors.shape[1])}
+    with zipfile.ZipFile(path, "w") as archive:
         archive.comment = _COMMENT
+        with archive.open("vectors.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array_header_1_0(member, header)
+            for piece in _pieces(rows):
+                member.write(piece.astype("<f4", copy=False).tobytes())
+        with archive.open("paths.npy", "w", force_zip64=True) as member:
+            np.lib.format.write_array(member, np.array(names, str), allow_pickle=False)
 
 
 def _is_our_npz(path: Path) -> bool:
@@ -113,8 +132,8 @@ def _as_text(name: str) -> str:
 def _write_faiss(rows: Rows, out: Path) -> None:
     library = faiss()
     index = library.IndexFlatIP(rows.vectors.shape[1])
-    for start in range(0, len(rows.slots), 4096):
-        index.add(np.ascontiguousarray(rows.vectors[rows.slots[start : start + 4096]]))
+    for piece in _pieces(rows):
+        index.add(np.ascontiguousarray(piece))
     with replacing(out) as temporary, temporary.open("wb") as file:
         write_index(index, file.write)
 

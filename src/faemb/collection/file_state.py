@@ -34,10 +34,16 @@ def state_of(path: Path, entry: Entry) -> str | None:
     known = state_at_a_glance(path, entry)
     if known is not None or isinstance(path, Url):
         return known
+    content = content_now(path)
+    return None if content is None else UNCHANGED if content == entry.hash else CHANGED
+
+
+def content_now(path: Path) -> str | None:
+    """Hash of a file's content; None if it cannot be read, or not any more."""
     try:
-        return UNCHANGED if content_hash(path) == entry.hash else CHANGED
+        return content_hash(path)
     except FaembError:
-        return None  # it cannot be read
+        return None
 
 
 def is_astray(state: str | None) -> bool:

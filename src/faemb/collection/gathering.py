@@ -27,6 +27,7 @@ from faemb.errors import (
     InputError,
     LimitError,
     MissingExtraError,
+    ReadError,
     RefusedError,
     RemoteError,
     about,
@@ -120,8 +121,10 @@ class Addition(NamedTuple):
 def seen_now(path: Path) -> Seen:
     try:
         status = path.stat()
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except OSError as error:
+        raise ReadError(f"{path} cannot be read: {error.strerror}") from error
     return Seen(status.st_size, status.st_mtime_ns)
 
 
@@ -340,8 +343,9 @@ class _Buffer:
     def _refuse(self, path: Path, error: Exception) -> None:
         name = self._writer.layout.name_of(path)
         sentence = about(path, error)
-        if isinstance(error, RemoteError | MissingExtraError):  # nothing is known of the file: an image stays as it is
-            if isinstance(error, MissingExtraError) and self._writer.catalogue.entry(name) is None:
+        if isinstance(error, RemoteError | MissingExtraError | ReadError):
+            # Nothing is known of the content: an image stays as it is, and the file is tried again.
+            if not isinstance(error, RemoteError) and self._writer.catalogue.entry(name) is None:
                 self._writer.catalogue.add_unreadable(name, _NEVER, sentence)
             self._report.failed.append(sentence)
             return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from faemb.errors import FormatError, MissingExtraError
-from faemb.runtime.storage import replacing
+from faemb.runtime.storage import Summed, replacing
 
 _END = struct.Struct("<8sQI")
 """A mark, the length of the file, and the CRC32 of all bytes before this."""
@@ -22,7 +22,7 @@ _MARK = b"faembix2"
 def write_indexes(path: Path, indexes: list[Any]) -> None:
     """Write indexes one after the other."""
     with replacing(path) as temporary, temporary.open("wb") as file:
-        written = _Summed(file)
+        written = Summed(file)
         for index in indexes:
             write_index(index, written.write)
         file.write(_END.pack(_MARK, file.tell() + _END.size, written.crc))
@@ -41,17 +41,6 @@ def read_indexes(path: Path) -> list[Any]:
 def write_index(index: Any, write: Callable[[bytes], int]) -> None:
     """Write through a Python file: faiss itself does not detect a full disk when it writes the last bytes."""
     faiss().write_index(index, faiss().PyCallbackIOWriter(write))
-
-
-class _Summed:
-    """A file that is being written, and the CRC32 of its content so far."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self.crc = file, 0
-
-    def write(self, part: bytes) -> int:
-        self.crc = zlib.crc32(part, self.crc)
-        return self._file.write(part)
 
 
 _VERIFIED: set[tuple[int, int, int, int]] = set()

@@ -129,7 +129,7 @@ def _continued(writer: Writer, model: Model) -> tuple[Relearning, Model] | None:
 def _begun(writer: Writer, model: Model, jobs: Jobs) -> tuple[Relearning, Model]:
     fresh = model.clone()
     learned_from = writer.fit(fresh, jobs)
-    writer.store.check_model(fresh)
+    writer.store.check_dimension(fresh.dimension)
     generation = writer.generation + 1
     with writer.catalogue.change():
         writer.store.drop(generation)  # of another model, whose learning was interrupted

@@ -194,9 +194,9 @@ class Info:
     keeps_features: bool = True
     """Whether local features are stored, so that results can be verified."""
     store: str | None = None
+    """Address of the server with the vectors; None if they lie in the collection's folder."""
     left_stores: list[str] = field(default_factory=list)
     """Addresses of stores that are not in use any more, and could not be deleted since their server does not answer."""
-    """Address of the server with the vectors; None if they lie in the collection's folder."""
     is_being_changed: bool = False
     """Whether a process is changing it at present; otherwise `faemb update` encodes images that wait."""
     model_fault: str | None = None

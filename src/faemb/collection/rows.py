@@ -26,6 +26,10 @@ TABLES: dict[str, tuple[str, ...]] = {
 _FUNCTION = "row_checksum"
 
 
+Value = str | int | float | bytes | None
+"""What a column of SQLite may hold."""
+
+
 class DamagedRow(NamedTuple):
     """A row that does not match its checksum; its values may be of any type."""
 
@@ -34,7 +38,7 @@ class DamagedRow(NamedTuple):
     values: dict[str, Any]
 
 
-def row_checksum(values: Sequence[Any]) -> int:
+def row_checksum(values: Sequence[Value]) -> int:
     return zlib.crc32(json.dumps(values, separators=(",", ":"), default=repr).encode())
 
 

@@ -26,6 +26,7 @@ from faemb.collection.duplicates import (
     verified,
 )
 from faemb.collection.expanding import Expander, expanded_by_vectors
+from faemb.collection.file_state import content_now
 from faemb.collection.layout import typed
 from faemb.collection.model import Model, vectors_per_image
 from faemb.collection.nearest import best_of
@@ -37,10 +38,9 @@ from faemb.collection.results import Answer, Group, Groups, Hit
 from faemb.collection.stores.store import RemoteVectors
 from faemb.collection.undamaged import SoundSearch, without_damaged
 from faemb.collection.verifying import Verifier
-from faemb.errors import Fault, InputError, RemoteError, about
+from faemb.errors import Fault, InputError, about
 from faemb.features import LocalFeatures
 from faemb.features.image import ImageLike, name_of
-from faemb.features.job import content_hash
 from faemb.features.parts import MOST_PER_SIDE
 from faemb.rerank import EXPANSIONS, SURE, VERIFIED
 from faemb.rerank.expansion import FURTHER
@@ -124,7 +124,7 @@ class _Query:
     @cached_property
     def content(self) -> str | None:
         """Hash of the file; None if there is none, or if it cannot be read any more."""
-        return self.known or (None if self.file is None else _content(self.file))
+        return self.known or (None if self.file is None else content_now(self.file))
 
     def is_content_of(self, hit: Hit) -> bool:
         """Whether an image that was indexed has the same bytes."""
@@ -408,13 +408,6 @@ def _surest(group: Group) -> tuple[float, int]:
 def _together(*notes: str) -> str:
     """Sentences as one, each once."""
     return "; ".join(dict.fromkeys(filter(None, notes)))
-
-
-def _content(file: Path) -> str | None:
-    try:
-        return content_hash(file)
-    except (InputError, RemoteError):  # deleted since its features were extracted
-        return None
 
 
 def _is_same_file(query: Path, path: Path, *, through_links: bool) -> bool:

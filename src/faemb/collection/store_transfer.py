@@ -47,7 +47,7 @@ def copy(writer: Writer, model: Model, address: str) -> int:
     target = Embedded(layout) if where == EMBEDDED else made_store(layout, where, identity)
     try:
         if model.is_fitted:
-            target.check_model(model)
+            target.check_dimension(model.dimension)
         if where != EMBEDDED:
             target.require_free()
             with catalogue.change():

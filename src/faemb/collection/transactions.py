@@ -182,5 +182,5 @@ def portions(values: Sequence[Value]) -> Iterator[Sequence[Value]]:
         yield values[start : start + _AT_ONCE]
 
 
-def marks(values: Collection[Any]) -> str:
+def marks(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))

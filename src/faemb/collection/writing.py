@@ -192,7 +192,7 @@ class Writer:
     def learn(self, model: Model, jobs: Jobs = None) -> str:
         """Fit the model on images of the collection, and save it; returns its fingerprint."""
         learned_from = self.fit(model, jobs)
-        self.store.check_model(model)
+        self.store.check_dimension(model.dimension)
         with self.catalogue.change():
             self.catalogue.set("learned_from", str(learned_from))  # if saving fails, the model is learned again
         with self.catalogue.change():

@@ -94,7 +94,11 @@ class Embedding(Component, ABC):
     @property
     def dimension(self) -> int:
         """D, the length of one embedded descriptor."""
-        return self.n_anchors * sum(term.entries(self.descriptor_dimension) for term in self.terms())
+        return self.dimension_for(self.descriptor_dimension)
+
+    def dimension_for(self, d: int) -> int:
+        """D for descriptors of length d: known before `fit`."""
+        return self.n_anchors * sum(term.entries(d) for term in self.terms())
 
     def coding(self, like_x: Array) -> Coding:
         """a_j, with its arrays in the library, device and precision of `like_x`; by default the nearest anchor."""
@@ -104,9 +108,9 @@ class Embedding(Component, ABC):
     def terms(self) -> Sequence[Term]:
         """The terms whose entries make up m."""
 
-    def leading_components(self) -> int:
+    def leading_components(self, d: int) -> int:
         """Number of leading whitened components that the paper discards, by default d [DC17, Sec. 5.3]."""
-        return self.descriptor_dimension
+        return d
 
     def _learn(self, x: Float[Array, "m d"], progress: Progress) -> None:
         self.anchors_ = kmeans_anchors(x, self.n_anchors, seed=self.seed, progress=progress)

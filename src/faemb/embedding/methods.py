@@ -40,7 +40,7 @@ class BoW(Embedding):
     def terms(self) -> Sequence[Term]:
         return (Constant(),)
 
-    def leading_components(self) -> int:
+    def leading_components(self, d: int) -> int:
         return 0
 
 
@@ -115,8 +115,8 @@ class VLAT(Embedding):
     def terms(self) -> Sequence[Term]:
         return (Quadratic(),)
 
-    def leading_components(self) -> int:
-        return Quadratic().entries(self.descriptor_dimension)
+    def leading_components(self, d: int) -> int:
+        return Quadratic().entries(d)
 
 
 class Triangulation(Embedding):
@@ -148,7 +148,10 @@ class Fisher(Embedding):
     def terms(self) -> Sequence[Term]:
         return (FisherPair(self.deviations_),)
 
-    def leading_components(self) -> int:
+    def dimension_for(self, d: int) -> int:
+        return self.n_anchors * 2 * d  # that of its term, which is made of what is learned
+
+    def leading_components(self, d: int) -> int:
         return 128
 
     def check_loaded(self) -> None:
@@ -224,8 +227,8 @@ class _Taylor(Embedding):
             return (*_scaled(Constant, self.constant_scale), Linear())
         return (*_scaled(Constant, self.constant_scale), *_scaled(Linear, self.linear_scale), Quadratic())
 
-    def leading_components(self) -> int:
-        return (Linear() if self.order == 1 else Quadratic()).entries(self.descriptor_dimension)
+    def leading_components(self, d: int) -> int:
+        return (Linear() if self.order == 1 else Quadratic()).entries(d)
 
     def with_anchors(self, anchors: MatrixLike) -> "_Taylor":
         super().with_anchors(anchors)

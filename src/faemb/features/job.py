@@ -17,7 +17,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
-from faemb.errors import FaembError, Fault, InputError, about
+from faemb.errors import FaembError, Fault, InputError, ReadError, about
 from faemb.features.extractor import Extractor
 from faemb.features.files.npz import is_our_npz, read_npz_header, write_npz
 from faemb.features.folders import by_suffix, common_folder, find_some
@@ -148,7 +148,7 @@ def content_hash(path: Path) -> str:
         with path.open("rb") as file:
             return hash_of(file)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        raise ReadError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def hash_of(file: BufferedIOBase) -> str:

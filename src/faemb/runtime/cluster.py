@@ -4,8 +4,8 @@
 
 An item whose Dask worker is lost is run by another; a task is sent once to each worker. The loss of the scheduler is an
 error: everything that the caller has stored stays, and the call can be repeated. Workers must see image files under the
-same paths as this machine. A worker of another version, or one that refuses an item which another worker can process,
-gets no more items. Dask exchanges pickled Python objects, so a cluster must be trusted like one's own account.
+same paths as this machine, or at URLs. A worker of another version, or one that refuses an item which another can
+process, gets no more items. Dask exchanges pickled Python objects, so a cluster must be trusted like one's own account.
 
 A worker may declare the resource GPU (`dask worker --resources GPU=1`): tasks that require it run only there, and other
 tasks run on other workers while there are any.
@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from faemb.errors import FaembError, MissingExtraError, reason
+from faemb.errors import FaembError, MissingExtraError, ReadError, RefusedError, reason
 from faemb.runtime.cluster_worker import (
     PACKAGES,
     ItemResult,
@@ -63,7 +63,7 @@ _ALONE = 60.0
 """Seconds without any worker after which the work is given up; a worker that died is usually restarted sooner."""
 _FRESH = 2.0
 """Seconds for which the cached list of workers is used."""
-_REFUSALS = (NotSharedError, MissingExtraError, OtherVersionError)
+_REFUSALS = (NotSharedError, MissingExtraError, OtherVersionError, ReadError, RefusedError)
 """Errors of an item that are the worker's: another worker may be able to process it."""
 
 
@@ -215,6 +215,8 @@ class DaskPool(Generic[Item, Result]):
         self._results, self._bytes = 0, 0
         self._unable: set[str] = set()
         """Workers that refused items which others could process."""
+        self._in_use: Set[str] = set()
+        """Workers that could run the task when last looked at."""
         self._held: _Group = []
         """Items for which there is no worker at the moment."""
         self._waiting: _Group = []
@@ -258,6 +260,7 @@ class DaskPool(Generic[Item, Result]):
         fitting = with_gpu if self._gpu else others or workers
         if fitting:
             self._alone_since = None
+        self._in_use = fitting.keys()
         return fitting
 
     def submit(self, item: Item) -> "Future[Result]":
@@ -365,13 +368,15 @@ class DaskPool(Generic[Item, Result]):
             submitted.answer.set_exception(found.error)
 
     def _pass_over(self, refused: Mapping[str, Exception]) -> None:
-        """Use workers no more that refused an item which another has processed."""
+        """Use workers no more that refused an item which another has processed; the last one is kept."""
         with self._lock:
             found = {
                 worker: error
                 for worker, error in refused.items()
                 if worker not in self._unable and not isinstance(error, OtherVersionError)  # which has been said
             }
+            if not self._in_use - self._unable - found.keys():
+                return  # each can do what others cannot: what the last one refuses fails
             self._unable |= found.keys()
         for worker, error in found.items():
             self._cluster.notice(f"the worker {worker} gets no more of this work: {error}")

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from faemb.errors import FaembError, InputError, LimitError, reason
+from faemb.errors import FaembError, InputError, LimitError, ReadError, is_of_the_system, reason
 from faemb.runtime.storage import AnyPath
 
 MEMORY, SECONDS = "FAEMB_ITEM_MEMORY", "FAEMB_ITEM_SECONDS"
@@ -150,7 +150,8 @@ def require_plain_file(path: AnyPath, what: str) -> os.stat_result:
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"there is no file {name!r}; expected {what}: check the path") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{name!r} cannot be opened: {reason(error)}; expected {what}: check the path") from None
+        kind = ReadError if is_of_the_system(error) else InputError
+        raise kind(f"{name!r} cannot be opened: {reason(error)}; expected {what}: check the path") from None
     if stat.S_ISDIR(status.st_mode):
         raise InputError(f"{name} is a folder; expected {what}: name the files in it")
     if not stat.S_ISREG(status.st_mode):

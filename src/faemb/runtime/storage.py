@@ -5,9 +5,11 @@
 
 import os
 import secrets
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from faemb.errors import FaembError, InputError
 
@@ -36,6 +38,17 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # on a read-only disk: the error of writing says more
             temporary.unlink(missing_ok=True)
+
+
+class Summed:
+    """A file that is being written, and the CRC32 of its content so far."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.crc = file, 0
+
+    def write(self, part: bytes) -> int:
+        self.crc = zlib.crc32(part, self.crc)
+        return self._file.write(part)
 
 
 def require_writable(path: AnyPath) -> Path:

@@ -8,11 +8,12 @@ ECCV 2008.
 """
 
 import re
+from functools import partial
 
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
-from faemb.benchmark.datasets.names import require_numbered
+from faemb.benchmark.datasets.names import fits_by_names, require_numbered
 from faemb.errors import InputError
 
 _NAME = re.compile(r"\d{6,}")
@@ -44,17 +45,13 @@ def _queries(contents: Contents) -> tuple[Query, ...]:
     return tuple(queries)
 
 
-def _fits(contents: Contents) -> bool:
-    return all(_NAME.fullmatch(path.stem) for path in contents.images) and bool(_queries(contents))
-
-
 HOLIDAYS = Kind(
     name="holidays",
     title="INRIA Holidays",
     layout="images named by number, such as 100000.jpg, in the folder or below (as in jpg/); no ground truth is needed",
     measures=("mAP",),
     query_stays=False,
-    fits=_fits,
+    fits=partial(fits_by_names, _NAME, _queries),
     read=read_holidays,
     images=(1491,),
     queries=500,

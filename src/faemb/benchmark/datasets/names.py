@@ -1,10 +1,11 @@
 """Maps the names of images in ground truth to image numbers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from faemb.benchmark.datasets.contents import Contents
+from faemb.benchmark.datasets.dataset import Query
 from faemb.errors import InputError
 
 SHOWN = 3
@@ -51,6 +52,11 @@ def require_numbered(contents: Contents, name: re.Pattern[str], example: str) ->
             "give other images as distractors, from a folder of their own"
         )
     require_distinct(contents.images)
+
+
+def fits_by_names(name: re.Pattern[str], queries: Callable[[Contents], Sequence[Query]], contents: Contents) -> bool:
+    """Whether all images have names of the benchmark, of which some make queries."""
+    return all(name.fullmatch(path.stem) for path in contents.images) and bool(queries(contents))
 
 
 def require_distinct(images: Sequence[Path]) -> None:

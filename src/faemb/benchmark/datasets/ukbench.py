@@ -6,12 +6,13 @@ The N-S score is the number of an object's images among the first four results, 
 """
 
 import re
+from functools import partial
 from pathlib import Path
 
 from faemb.benchmark.datasets.contents import Contents
 from faemb.benchmark.datasets.dataset import Query
 from faemb.benchmark.datasets.kind import STANDARD, GroundTruth, Kind
-from faemb.benchmark.datasets.names import require_numbered
+from faemb.benchmark.datasets.names import fits_by_names, require_numbered
 from faemb.errors import InputError
 from faemb.evaluation import OBJECT_VIEWS
 
@@ -46,17 +47,13 @@ def _number(path: Path) -> int:
     return int(path.stem.removeprefix("ukbench"))
 
 
-def _fits(contents: Contents) -> bool:
-    return all(_NAME.fullmatch(path.stem) for path in contents.images) and bool(_queries(contents))
-
-
 UKBENCH = Kind(
     name="ukbench",
     title="UKBench",
     layout="images named ukbench00000.jpg and so on, in the folder or below; no ground truth is needed",
     measures=("N-S", "mAP"),
     query_stays=True,
-    fits=_fits,
+    fits=partial(fits_by_names, _NAME, _queries),
     read=read_ukbench,
     images=(_IMAGES,),
     queries=_IMAGES,

@@ -25,7 +25,7 @@ class Embedded(Store):
     def require_free(self) -> None:
         pass  # a file that the catalogue does not name is overwritten
 
-    def check_model(self, model: Encoding) -> None:
+    def check_dimension(self, dimension: int) -> None:
         pass
 
     def drop(self, number: int) -> None:

@@ -85,10 +85,10 @@ class MilvusStore(Store):
     def name_of(self, number: int) -> str:
         return f"{self._name}_{number}"
 
-    def check_model(self, model: Encoding) -> None:
-        if model.dimension > MOST_DIMENSIONS:
+    def check_dimension(self, dimension: int) -> None:
+        if dimension > MOST_DIMENSIONS:
             raise InputError(
-                f"vectors have {model.dimension:,} dimensions, and Milvus stores at most {MOST_DIMENSIONS:,}; shorten "
+                f"vectors have {dimension:,} dimensions, and Milvus stores at most {MOST_DIMENSIONS:,}; shorten "
                 f"them with the encoder's setting keep={MOST_DIMENSIONS}, choose a smaller preset, or use no server"
             )
 
@@ -207,7 +207,7 @@ class MilvusTable(Table):
         self._complete()
 
     def _make(self) -> None:
-        self._store.check_model(self._model)
+        self._store.check_dimension(self._model.dimension)
         kinds, client = milvus().DataType, milvus().MilvusClient
         schema = client.create_schema(auto_id=False, description=self._store.describe(self._model))
         schema.add_field("id", kinds.INT64, is_primary=True)

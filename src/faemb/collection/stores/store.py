@@ -48,6 +48,9 @@ class RemoteVectors(ABC):
         """
 
 
+Vectors = np.ndarray | RemoteVectors
+
+
 class Table(ABC):
     """The vectors of a collection's images by one model."""
 
@@ -72,7 +75,7 @@ class Table(ABC):
         """What is stored at a slot; None if nothing is."""
 
     @abstractmethod
-    def vectors(self, total: int) -> tuple[Any, Any]:
+    def vectors(self, total: int) -> tuple[Vectors, Vectors | None]:
         """Vectors of whole images, and all vectors, of the first `total` slots: arrays, or `RemoteVectors`."""
 
     @abstractmethod
@@ -108,8 +111,8 @@ class Store(ABC):
         """Raise an error if the store's name is in use; nothing is changed."""
 
     @abstractmethod
-    def check_model(self, model: Encoding) -> None:
-        """Raise an error if vectors of this model cannot be stored."""
+    def check_dimension(self, dimension: int) -> None:
+        """Raise an error if vectors of this dimension cannot be stored."""
 
     @abstractmethod
     def drop(self, number: int) -> None:

@@ -13,7 +13,7 @@ Descriptors are float32 and unscaled: SIFT stored as bytes stays in 0 to 255. An
 
 from faemb.features.files.conversion import convert
 from faemb.features.files.formats import FORMATS, read_features
-from faemb.features.files.hloc import hloc_names, read_hloc, read_hloc_image, write_hloc
+from faemb.features.files.hloc import hloc_names, read_hloc, write_hloc
 from faemb.features.files.npz import NpzHeader, read_npz, read_npz_header, write_npz
 from faemb.features.files.oxford import read_oxford
 from faemb.features.files.siftgeo import read_siftgeo
@@ -26,7 +26,6 @@ __all__ = [
     "hloc_names",
     "read_features",
     "read_hloc",
-    "read_hloc_image",
     "read_npz",
     "read_npz_header",
     "read_oxford",

@@ -25,7 +25,7 @@ def read_features(path: AnyPath) -> LocalFeatures:
     """The local features of one image; the file's suffix gives its format."""
     suffix = Path(path).suffix.lower()
     if suffix in MANY_IMAGES:
-        raise InputError(f"{path} holds many images; read it with faemb.features.files.read_hloc, or read_hloc_image")
+        raise InputError(f"{path} holds many images; read it with faemb.features.files.read_hloc")
     if suffix not in FORMATS:
         raise InputError(f"{path} ends in {suffix!r}; known files of local features end in {', '.join(FORMATS)}")
     return FORMATS[suffix](path)

@@ -55,12 +55,6 @@ def read_hloc(path: AnyPath) -> Iterator[tuple[str, LocalFeatures]]:
     return _each(path, hloc_names(path))
 
 
-def read_hloc_image(path: AnyPath, name: str) -> LocalFeatures:
-    """The features of one image."""
-    with _opened(path) as file:
-        return _features(file, name, path)
-
-
 @contextmanager
 def new_hloc(path: AnyPath) -> Iterator[Any]:
     """An HDF5 file to write; it appears at `path` when the block ends without an error."""
@@ -99,8 +93,6 @@ def _features(file: Any, name: str, path: AnyPath) -> LocalFeatures:
     with damage_explained(path, source):
         group = opened(file.id, name, path)
         datasets = {key: found for key in DATASETS if (found := opened(group, key, source)) is not None}
-        if KEYPOINTS not in datasets:
-            raise InputError(f"{path} holds no image named {name!r}; hloc_names lists its images")
         if "descriptors" not in datasets:
             raise FormatError(f"{source} has keypoints without descriptors; expected both, as hloc writes: {CURE}")
         require_memory(sum(needed(dataset, key, source) for key, dataset in datasets.items()), source)

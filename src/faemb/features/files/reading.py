@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from faemb.errors import FaembError, FormatError, reason
+from faemb.errors import FaembError, FormatError, ReadError, is_of_the_system, reason
 from faemb.runtime.limits import require_memory, require_plain_file
 from faemb.runtime.storage import AnyPath
 
@@ -37,6 +37,8 @@ def damage_explained(path: AnyPath, source: str = "") -> Iterator[Path]:
     except (FaembError, MemoryError):
         raise
     except OSError as error:
+        if is_of_the_system(error):
+            raise ReadError(f"{source} cannot be read: {reason(error)}") from error
         raise FormatError(f"{source} cannot be read ({reason(error)}); {CURE}") from error
     except Exception as error:
         raise FormatError(f"{source} is damaged ({type(error).__name__}: {reason(error)}); {CURE}") from error

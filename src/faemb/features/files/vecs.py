@@ -37,11 +37,15 @@ def read_vecs_features(path: AnyPath) -> LocalFeatures:
 
 def write_fvecs(path: AnyPath, descriptors: MatrixLike) -> None:
     """Write the rows as float32, replacing `path` in one step."""
-    rows = to_numpy(as_matrix(descriptors, "descriptors"))
+    with replacing(path) as temporary:
+        temporary.write_bytes(fvecs_records(to_numpy(as_matrix(descriptors, "descriptors"))))
+
+
+def fvecs_records(rows: np.ndarray) -> bytes:
+    """The rows as an .fvecs file has them; files of more rows are made by writing one after the other."""
     count, columns = rows.shape
     if count and not 1 <= columns <= MOST_COLUMNS:
         raise InputError(f"descriptors have {columns} columns; .fvecs holds 1 to {MOST_COLUMNS}")
     records = np.empty(count, record_layout(0, columns, "<f4"))
     records["dimension"], records["components"] = columns, rows
-    with replacing(path) as temporary:
-        temporary.write_bytes(records.tobytes())
+    return records.tobytes()

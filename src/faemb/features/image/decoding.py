@@ -19,7 +19,7 @@ import PIL.Image
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
-from faemb.errors import FaembError, InputError, reason
+from faemb.errors import FaembError, InputError, ReadError, is_of_the_system, reason
 from faemb.features.image.decoders import IN_PIECES, decoder_for
 from faemb.features.image.exif import orientation_of
 from faemb.features.image.levels import Levels, levels_from, reduced, reduced_size, require_addressable
@@ -111,10 +111,12 @@ def faults(name: str) -> Iterator[None]:
     except (FaembError, MemoryError):
         raise
     except PermissionError:
-        raise InputError(f"{name} may not be read: permission denied; change its permissions") from None
+        raise ReadError(f"{name} may not be read: permission denied; change its permissions") from None
     except PIL.Image.DecompressionBombError as error:
         raise InputError(f"{name} is too large: {reason(error)}; save a smaller copy of it") from error
     except Exception as error:
+        if is_of_the_system(error):
+            raise ReadError(f"{name} cannot be read: {reason(error)}") from error
         raise InputError(
             f"{name} cannot be decoded: {reason(error)}; it is damaged, truncated or of a rare kind: copy or download "
             "it again, or save it as PNG"
