@@ -14,6 +14,7 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.features.files.npz import read_npz
+from faemb.web.describing import Describers
 from faemb.web.settings import ServerSettings
 from pictures import blank, picture, pixels
 from served import serving
@@ -329,6 +330,40 @@ def test_a_query_that_lies_on_its_side(client, folder, ids):
     address = f"/api/explain/{plain['query']['key']}/{ids['a.png']}"
     assert client.get(address).json()["similarity"] == before["a.png"]
     assert client.get(address, params={"turned": True}).json()["similarity"] == after["a.png"]
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What workers were asked to describe."""
+    asked: list[tuple[Any, ...]] = []
+    features = Describers.features
+
+    def noted(self: Describers, file: Path, box: Any = None, *, turned: bool = False) -> Any:
+        asked.append((box, turned))
+        return features(self, file, box, turned=turned)
+
+    monkeypatch.setattr(Describers, "features", noted)
+    return asked
+
+
+@pytest.mark.parametrize("how", ["sent", "stored"])
+def test_a_turned_query_is_described_once(own, ids, described, how):
+    """For all pages of its answer, and for explanations."""
+    client, photos = own
+    key = f"image-{ids['a.png']}"
+    if how == "sent":
+        key = search(client, (photos / "a.png").read_bytes()).json()["query"]["key"]
+        described.clear()
+    pages = [search(client, query=key, turned=True, top=2, offset=offset).json() for offset in (0, 2, 4)]
+    whole = search(client, query=key, turned=True).json()
+    assert [hit for page in pages for hit in page["hits"]] == whole["hits"][:6]
+    address = f"/api/explain/{key}/{ids['b.png']}"
+    (found,) = [hit for hit in whole["hits"] if hit["name"] == "b.png"]
+    assert client.get(address, params={"turned": True}).json()["similarity"] == found["similarity"]
+    assert described == [(None, True)]
+    boxed = search(client, query=key, turned=True, box="0,0,110,80").json()
+    assert boxed["query"]["box"] == [0, 0, 110, 80]
+    assert described == [(None, True), ((0, 0, 110, 80), True)]
 
 
 def test_a_box_without_features_is_told_by_its_explanation(client, ids):

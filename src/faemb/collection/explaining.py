@@ -48,6 +48,8 @@ class Compared:
     file: Path | None = None
     """None if it was given as pixels."""
     in_collection: bool = False
+    content: str | None = None
+    """Hash of the file when its features were extracted; None if it is not known."""
 
     def __repr__(self) -> str:
         return f"Compared({self.name!r}, {self.features!r}, {self.picture!r})"
@@ -104,7 +106,12 @@ class Explainer:
         return self._explained(asked, local, result, region, notes)
 
     def explain_features(
-        self, query: QueryFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
+        self,
+        query: QueryFeatures,
+        result: AnyPath,
+        file: Path | None,
+        content: str | None,
+        box: Sequence[float] | None,
     ) -> Explanation:
         """An explanation from given features, without pictures."""
         self._reader.require_fitted()
@@ -112,7 +119,9 @@ class Explainer:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
         features = query.features
         _require_features(features, "the query" if file is None else str(file), box)
-        asked = Compared("" if file is None else str(file), query.all_verified, features.image_size, None, file)
+        asked = Compared(
+            "" if file is None else str(file), query.all_verified, features.image_size, None, file, content=content
+        )
         return self._explained(asked, query, result, None if box is None else Box(*box), [], pictures=False)
 
     def _explained(
@@ -152,7 +161,7 @@ class Explainer:
         judge = Judge(view.unrelated_to(vectors), turn, view.model.confidence, keeps=keeps)
         judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features], local.turned)[0]
         confidence = judgement.confidence
-        if entry is not None and _is_copy(asked.file, entry):
+        if entry is not None and _is_copy(asked, entry):
             confidence = 1.0
             notes.append("both files have the same bytes")
         parts = None
@@ -285,9 +294,11 @@ def _file(image: ImageLike) -> Path | None:
     return absolute(image) if isinstance(image, str | os.PathLike) else None
 
 
-def _is_copy(file: Path | None, entry: Entry) -> bool:
+def _is_copy(asked: Compared, entry: Entry) -> bool:
+    if asked.content is not None or asked.file is None:
+        return asked.content == entry.hash
     with suppress(FaembError):  # deleted since its features were extracted
-        return file is not None and content_hash(file) == entry.hash
+        return content_hash(asked.file) == entry.hash
     return False
 
 

@@ -98,7 +98,10 @@ async def explain(
     def compare(photos: Collection) -> schema.Explanation:
         entry = entry_of(photos, id)
         path = photos.layout.path_of(entry.path)
-        found = photos.explain_features(question.features, path, file=question.file, box=question.box)
+        source = question.source
+        found = photos.explain_features(
+            question.features, path, file=source.file, content=source.content, box=question.box
+        )
         astray = in_words(state_of(path, entry))
         note = f"the result is shown by its stored thumbnail, since its file is not as it was: {astray}"
         return _explained(question, id, found, [note] if astray else [])
@@ -124,7 +127,7 @@ def _asked(question: Question) -> schema.Asked:
     box = None if question.box is None else list(question.box)
     return schema.Asked(
         key=question.key,
-        name=text(question.name),
+        name=text(question.source.name),
         width=width,
         height=height,
         features=len(question.features.features),
@@ -162,7 +165,7 @@ def _explained(question: Question, id: int, found: Explanation, notes: Sequence[
     verification, overlap, file = found.verification, found.overlap, found.result.file
     transform = None if verification is None else verification.transform
     return schema.Explanation(
-        query=_side(question.name, question.size, f"/api/pictures/{question.key}"),
+        query=_side(question.source.name, question.size, f"/api/pictures/{question.key}"),
         result=_side("" if file is None else file.name, found.result.size, f"/api/pictures/image-{id}"),
         similarity=found.similarity,
         confidence=round(found.confidence, 4),
