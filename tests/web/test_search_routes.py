@@ -255,6 +255,7 @@ def test_an_image_whose_file_has_gone_or_changed_is_shown_by_its_stored_thumbnai
         assert (shown.status_code, shown.content) == (200, stored.content)
         assert shown.headers["Cache-Control"] == "private, no-cache"
         (reason,) = [each for each in explained(client, ids[name]) if "thumbnail" in each]
+        assert reason.startswith("The result is shown by its stored thumbnail. The file ")
         assert state in reason
 
 
@@ -264,6 +265,16 @@ def test_without_a_stored_thumbnail_the_fault_of_the_file_is_said(own, ids):
     for stored in (photos.parent / "photos.faemb").glob("thumbnails*"):
         stored.unlink()
     assert_problem(client.get(f"/api/pictures/image-{ids['c.jpg']}"), 404, "The file c.jpg is not there")
+    (reason,) = [each for each in explained(client, ids["c.jpg"]) if "shown" in each]
+    assert reason == "The result is shown without its picture. The file c.jpg is not there, or cannot be read."
+
+
+def test_an_explanation_says_that_a_file_cannot_be_read(own, ids):
+    client, photos = own
+    (photos / "a.png").unlink()
+    (photos / "a.png").symlink_to("a.png")  # of which nobody can say that it is gone
+    (reason,) = [each for each in explained(client, ids["a.png"]) if "shown" in each]
+    assert reason == "The result is shown by its stored thumbnail. The file a.png is not there, or cannot be read."
 
 
 def explained(client: httpx.Client, id: int) -> list[str]:

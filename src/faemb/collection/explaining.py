@@ -32,6 +32,8 @@ from faemb.shares import shares
 
 LARGEST_PICTURE = 1600
 """Longer side of the pictures of an explanation."""
+_SAME_BYTES = "both files have the same bytes"
+_SAME_CONTENT = "the query has the same bytes as the file of the result had when it was indexed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,7 @@ class Explainer:
         confidence = judgement.confidence
         if entry is not None and _is_copy(asked, entry):
             confidence = 1.0
-            notes.append("both files have the same bytes")
+            notes.append(_SAME_BYTES if asked.content is None else _SAME_CONTENT)
         parts = None
         if judgement.verification is None:
             asked = replace(asked, features=nearest)

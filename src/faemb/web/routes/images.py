@@ -102,7 +102,7 @@ async def thumbnail(service: Shared, id: Id, v: Version = "") -> Response:
 
     def read(photos: Collection) -> tuple[FilePath, str, bytes | None]:
         kept = photos.stored_thumbnail(entry_of(photos, id))
-        return *_place(photos, id), None if kept is None else kept.jpeg
+        return *place_of(photos, id), None if kept is None else kept.jpeg
 
     path, hash, jpeg = await service.looking.do(read)
     return _jpeg(jpeg or await _indexed_picture(service, path, hash, LARGEST_THUMBNAIL), is_kept=bool(v))
@@ -111,7 +111,7 @@ async def thumbnail(service: Shared, id: Id, v: Version = "") -> Response:
 @router.get("/images/{id}/file", response_class=Response, responses=DOWNLOAD)
 async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
-    path, hash = await service.looking.do(lambda photos: _place(photos, id))
+    path, hash = await service.looking.do(lambda photos: place_of(photos, id))
     content = await asyncio.to_thread(open_unchanged, path, hash)
     headers = _NOT_KEPT | _TO_BE_SAVED | {"Content-Length": str(content.seek(0, os.SEEK_END))}
     return StreamingResponse(_blocks(content), media_type=_BYTES, headers=headers)
@@ -122,7 +122,7 @@ async def features(service: Shared, id: Id) -> Response:
     """The stored local features, as the .npz file that `faemb features` writes."""
 
     def read(photos: Collection) -> bytes:
-        path, hash = _place(photos, id)
+        path, hash = place_of(photos, id)
         with tempfile.TemporaryDirectory() as folder:
             out = FilePath(folder) / "features.npz"
             write_npz(out, photos.features(path), image_hash=hash)
@@ -153,7 +153,7 @@ async def picture(
 
 
 async def _picture_as_indexed(service: Service, id: int, *, is_kept: bool) -> Response:
-    path, hash = await service.looking.do(lambda photos: _place(photos, id))
+    path, hash = await service.looking.do(lambda photos: place_of(photos, id))
     try:
         return _jpeg(await _indexed_picture(service, path, hash, SIDE), is_kept=is_kept)
     except Problem:
@@ -184,7 +184,8 @@ def facts_of(photos: Collection, entry: Entry, path: FilePath, dates: Dates) -> 
     }
 
 
-def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
+def place_of(photos: Collection, id: int) -> tuple[FilePath, str]:
+    """The path of an image, and the hash that its file had when it was indexed."""
     entry = entry_of(photos, id)
     return photos.layout.path_of(entry.path), entry.hash
 

@@ -2,21 +2,23 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
 from faemb.collection import Collection, Explanation, Hit
-from faemb.collection.file_state import in_words, state_at_a_glance, state_of
+from faemb.collection.file_state import state_at_a_glance
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
+from faemb.runtime.paths_and_urls import Url
 from faemb.web import schema
 from faemb.web.answer_cache import MOST_HITS, AnswerOptions
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
 from faemb.web.query_parsing import KEY, boxed, entry_of, question_from, question_of, when_turned
-from faemb.web.routes.images import facts_of
+from faemb.web.routes.images import facts_of, place_of
 from faemb.web.service import Service, Shared
 
 _AWAY = {"model": schema.Problem, "description": "The server with the collection's vectors does not answer."}
@@ -95,18 +97,33 @@ async def explain(
     """Why an image is a result of a query: the regions that match, and the transform that they agree with."""
     question = await _as_asked(service, await question_of(service, query), box, turned=turned)
 
+    notes = await _notes_on_picture(service, id)
+
     def compare(photos: Collection) -> schema.Explanation:
-        entry = entry_of(photos, id)
-        path = photos.layout.path_of(entry.path)
-        source = question.source
+        path, source = place_of(photos, id)[0], question.source
         found = photos.explain_features(
             question.features, path, file=source.file, content=source.content, box=question.box
         )
-        astray = in_words(state_of(path, entry))
-        note = f"the result is shown by its stored thumbnail, since its file is not as it was: {astray}"
-        return _explained(question, id, found, [note] if astray else [])
+        return _explained(question, id, found, notes)
 
     return await service.searching.do(compare)
+
+
+async def _notes_on_picture(service: Service, id: int) -> list[str]:
+    """What is shown in place of the result's file, if that cannot be; of one on another server, nobody asks."""
+
+    def read(photos: Collection) -> tuple[FilePath, str, bool]:
+        return *place_of(photos, id), photos.stored_thumbnail(entry_of(photos, id)) is not None
+
+    path, hash, has_thumbnail = await service.looking.do(read)
+    if isinstance(path, Url):
+        return []
+    try:
+        async with service.files.picture(path, hash):
+            return []
+    except Problem as fault:
+        shown = "by its stored thumbnail" if has_thumbnail else "without its picture"
+        return [f"the result is shown {shown}. {fault.detail}"]
 
 
 async def _as_asked(service: Service, question: Question, box: str | None, *, turned: bool) -> Question:
