@@ -2,7 +2,7 @@
 
 import re
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -32,6 +32,15 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str = Field(description="A sentence that a person can act on.")
+
+
+AWAY: dict[int | str, dict[str, Any]] = {
+    503: {
+        "model": Problem,
+        "description": "A server with images or vectors does not answer, or the process that read an image was killed.",
+    }
+}
+"""Answer of routes that may succeed when they are asked again."""
 
 
 class Image(BaseModel):

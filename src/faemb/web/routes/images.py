@@ -27,7 +27,7 @@ from faemb.web.problems import Problem, later, text
 from faemb.web.query_parsing import KEY, entry_of, question_of
 from faemb.web.service import Service, Shared
 
-router = APIRouter(prefix="/api", tags=["images"])
+router = APIRouter(prefix="/api", tags=["images"], responses=schema.AWAY)
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST = 500

@@ -21,8 +21,7 @@ from faemb.web.query_parsing import KEY, boxed, entry_of, question_from, questio
 from faemb.web.routes.images import facts_of, place_of
 from faemb.web.service import Service, Shared
 
-_AWAY = {"model": schema.Problem, "description": "The server with the collection's vectors does not answer."}
-router = APIRouter(prefix="/api", tags=["search"], responses={503: _AWAY})
+router = APIRouter(prefix="/api", tags=["search"], responses=schema.AWAY)
 
 _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
