@@ -101,14 +101,16 @@ def test_folders_of_others_are_refused(client, tmp_path):
     for folder in ("private", "photos-of-others", "photos/../private", "photos/link", "."):
         answer = client.post("/api/jobs", json={"kind": "add", "folder": f"{tmp_path}/{folder}"})
         assert "does not belong to this collection" in problem(answer, 403)
-    for given in ({}, {"folder": ""}, {"folder": "\0"}):
-        assert client.post("/api/jobs", json={"kind": "add", **given}).status_code == 403
+    assert client.post("/api/jobs", json={"kind": "add", "folder": "\0"}).status_code == 403
     assert client.get("/api/jobs").json() == {"jobs": []}
 
 
 def test_requests_that_make_no_sense(client):
     assert client.request("PATCH", "/api/jobs").headers["allow"] == "GET, POST"
     assert "takes none" in problem(client.post("/api/jobs", json={"kind": "update", "folder": "x"}), 422)
+    for given in ({}, {"folder": ""}, {"folder": None}):
+        missing = problem(client.post("/api/jobs", json={"kind": "add", **given}), 422)
+        assert missing == "folder is missing; a job of the kind add needs a folder of the server."
     assert client.post("/api/jobs", json={"kind": "format the disk"}).status_code == 422
     assert "no such job" in problem(client.get("/api/jobs/nonsense"), 404)
     assert "no such job" in problem(client.delete("/api/jobs/nonsense"), 404)

@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
@@ -14,6 +14,9 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.features.files.npz import read_npz
+from faemb.rerank import EXPANSIONS
+from faemb.rerank.vector_expansion import BY_VECTORS
+from faemb.web import schema
 from faemb.web.describing import Describers
 from faemb.web.settings import ServerSettings
 from pictures import blank, picture, pixels
@@ -304,6 +307,31 @@ def test_changes_by_another_process_are_seen(own, ids):
     assert_problem(client.get(f"/api/images/{ids['b.png']}"), 404, "There is no image")
 
 
+def test_every_expansion_of_the_library_is_offered():
+    assert get_args(schema.Expansion) == EXPANSIONS
+
+
+@pytest.mark.parametrize("expand", EXPANSIONS)
+def test_expansions(client, folder, ids, expand):
+    verify = 0 if expand in BY_VECTORS else 100
+    with Collection.open(folder / "photos.faemb") as photos:
+        (expected,) = photos.search(folder / "photos" / "a.png", top=1000, verify=verify, expand=expand)
+    shown = search(client, query=f"image-{ids['a.png']}", verify=verify, expand=expand).json()["hits"]
+    assert [(hit["name"], hit["similarity"]) for hit in shown] == [
+        (hit.path.name, hit.similarity) for hit in expected.hits
+    ]
+
+
+def test_expansions_by_vectors_have_conditions(client, ids):
+    query = f"image-{ids['a.png']}"
+    verified = search(client, query=query, expand="average")
+    assert_problem(verified, 422, "Expand 'average' ranks by vectors alone, and verify is 100; set it to 0.")
+    turned = search(client, query=query, expand="scaled", verify=0, turned=True)
+    assert_problem(turned, 422, "Expand 'scaled' is for queries with one vector; leave turned out.")
+    unknown = search(client, query=query, expand="all")
+    assert_problem(unknown, 422, "expand is 'all'; expected 'none', 'results', 'average'")
+
+
 def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(search(client), 422, "either a file or a query")
     assert_problem(search(client, png(0), query="image-1"), 422, "either a file or a query")
@@ -315,9 +343,11 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(search(client, png(0), box="1,2,3"), 422, "box")
     assert_problem(search(client, png(0), box="500,500,600,600"), 422, "box")
     assert_problem(search(client, png(0), top=0), 422, "top")
-    assert_problem(search(client, png(0), expand="average"), 422, "expand")
     assert_problem(search(client, png(0), expand="results", verify=0), 422, "verify is 0")
-    assert_problem(search(client, png(0), least_confidence=0.9, verify=0), 422, "least_confidence needs")
+    unsure = search(client, png(0), least_confidence=0.9, verify=0)
+    assert_problem(
+        unsure, 422, "least_confidence needs results with a confidence, and verify is 0; leave one of them out."
+    )
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
     nothing = client.get(f"/api/explain/image-{ids['blank.png']}/{ids['a.png']}")

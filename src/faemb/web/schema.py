@@ -23,6 +23,8 @@ def _number(value: object) -> object:
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_number)]
 Day = Annotated[date, BeforeValidator(_day)]
+Expansion = Literal["none", "results", "average", "augmented", "scaled", "reciprocal"]
+"""`faemb.rerank.EXPANSIONS`, as the type that the OpenAPI document needs."""
 
 
 class Problem(BaseModel):

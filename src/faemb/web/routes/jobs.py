@@ -23,7 +23,9 @@ JobId = Annotated[str, Path(description="As the answer that has started it gives
 async def start(service: Shared, changes: Writable, request: schema.JobRequest, response: Response) -> schema.Job:
     """Start long work, which goes on after the answer."""
     if request.kind == "add":
-        folder = request.folder or ""
+        folder = request.folder
+        if not folder:
+            raise Problem(422, "folder is missing; a job of the kind add needs a folder of the server.")
         allowed = await service.looking.do(lambda photos: require_allowed(photos, folder, changes.uploads))
 
         def add(photos: Collection, progress: Progress) -> Outcome:

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path as FilePath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
 from faemb.collection import Collection, Explanation, Hit
 from faemb.collection.file_state import state_at_a_glance
+from faemb.collection.searching import SearchOptions
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
 from faemb.runtime.paths_and_urls import Url
@@ -27,6 +28,12 @@ _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
 _MOST_VERIFIED = 1000
 _BOX = "Region of the query in pixels: x1,y1,x2,y2."
+_EXPAND = (
+    "results: also search with each result whose verdict is same; if there is none, verify 100 more candidates. "
+    "With verify=0 and without turned: average (query expansion), augmented (database-side augmentation), scaled "
+    "(similarity minus half the mean similarity of a result to its neighbours) or reciprocal (re-ranking of 100 "
+    "results by their mutual neighbours)."
+)
 _TURNED = "Also use the query turned by 90, 180 and 270 degrees: finds what lies on its side."
 
 
@@ -47,9 +54,7 @@ async def search(
     verify: Annotated[
         int, Form(ge=0, le=_MOST_VERIFIED, description="Number of images whose features are compared; 0 for none.")
     ] = 100,
-    expand: Annotated[
-        Literal["none", "results"], Form(description="results: also search with each sure result.")
-    ] = "none",
+    expand: Annotated[schema.Expansion, Form(description=_EXPAND)] = "none",
     turned: Annotated[bool, Form(description=_TURNED)] = False,
     folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
@@ -61,6 +66,7 @@ async def search(
     The photograph is sent, or it is an image of the collection, or one that was sent before.
     """
     begun = time.perf_counter()
+    _require_possible(verify, least_confidence, expand, turned=turned)
     if file is not None and query is None:
         question = await question_from(service, file)
     elif query is not None and file is None:
@@ -81,6 +87,13 @@ async def search(
         )
 
     return await service.searching.do(find)
+
+
+def _require_possible(verify: int, least_confidence: float | None, expand: str, *, turned: bool) -> None:
+    """An error for options that exclude each other, before the query is described."""
+    if least_confidence is not None and not verify:
+        raise Problem(422, "least_confidence needs results with a confidence, and verify is 0; leave one of them out.")
+    SearchOptions(MOST_HITS, verify=verify, expand=expand, turned=turned)
 
 
 @router.get("/explain/{query}/{id}")
