@@ -27,6 +27,10 @@ def serve(
         Path | None,
         value("FOLDER", "Folder for images that visitors add; NAME-uploads beside NAME.faemb if not given."),
     ] = None,
+    folder: Annotated[
+        list[Path] | None,
+        value("FOLDER", "Folder of this machine from which visitors may add images; may be repeated."),
+    ] = None,
     host_name: Annotated[
         list[str] | None,
         value("NAME", "Further host name of the server, such as that of a proxy; may be repeated."),
@@ -54,6 +58,7 @@ def serve(
             host_names=tuple(host_name or ()),
             writable=writable,
             uploads=uploads,
+            folders=tuple(folder or ()),
             device=device,
             store=store,
             jobs=jobs,

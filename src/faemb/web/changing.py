@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -292,17 +292,17 @@ def _local_folders(photos: Collection) -> Iterator[tuple[str, list[str]]]:
             yield os.path.realpath(folder), patterns
 
 
-def require_allowed(photos: Collection, given: str, uploads: Path) -> Path:
-    """The folder; an error unless it is one from which visitors may add images."""
+def require_allowed(photos: Collection, given: str, others: Iterable[Path]) -> Path:
+    """The folder; an error unless it is one from which visitors may add images: remembered, one of others, or below."""
     folder = Path(os.path.realpath(given)) if given and "\0" not in given else None
     if folder is not None:
-        for place in (*(place for place, _ in _local_folders(photos)), os.path.realpath(uploads)):
+        for place in (*(place for place, _ in _local_folders(photos)), *map(os.path.realpath, others)):
             if is_below(folder, place):
                 return folder
     raise Problem(
         403,
         f"The folder {given!r} does not belong to this collection; add it on the server with "
-        f"faemb add {typed(photos.layout.folder)} FOLDER.",
+        f"faemb add {typed(photos.layout.folder)} FOLDER, or let visitors add it with faemb serve --folder.",
     )
 
 

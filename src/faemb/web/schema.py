@@ -152,6 +152,7 @@ class Info(BaseModel):
     waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
     unreadable: list[Unusable] = Field(description="Files in its folders that cannot be used.")
     folders: list[str]
+    folders_to_add: list[str] = Field(description="Further folders of the server from which images may be added.")
     bytes: int = Field(description="Size of the collection, without the images.")
     encoder: str
     extractor: str
@@ -206,7 +207,7 @@ class JobRequest(BaseModel):
         "relearn: learn the model again."
     )
     folder: str | None = Field(
-        default=None, description="For add: a folder of the server that the collection knows, or one below it."
+        default=None, description="For add: one of `folders` and `folders_to_add` of `GET /api/info`, or one below it."
     )
 
 

@@ -26,7 +26,8 @@ async def start(service: Shared, changes: Writable, request: schema.JobRequest, 
         folder = request.folder
         if not folder:
             raise Problem(422, "folder is missing; a job of the kind add needs a folder of the server.")
-        allowed = await service.looking.do(lambda photos: require_allowed(photos, folder, changes.uploads))
+        others = changes.uploads, *service.settings.folders
+        allowed = await service.looking.do(lambda photos: require_allowed(photos, folder, others))
 
         def add(photos: Collection, progress: Progress) -> Outcome:
             return add_folder(photos, allowed, progress)
