@@ -66,14 +66,14 @@ def serve(
     )
 
     def ready(address: str) -> None:
-        is_logged = secret is not None and not is_shown_on_a_terminal()  # who has chosen the secret knows it
+        is_logged = secret is not None and not is_shown_on_a_terminal()  # a given token is kept out of logs
         result(f"{collection} is served at {address.partition('?')[0] if is_logged else address}")
         result("stop with Ctrl-C", at_once=True)
         if show:
             open_address(address)
 
     print_what_is_logged("uvicorn", "faemb")
-    silence("python_multipart")  # what a visitor sent wrongly is told to the visitor
+    silence("python_multipart")  # a malformed request is explained to its sender
     serve(settings, ready)
 
 

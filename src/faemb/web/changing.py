@@ -208,7 +208,8 @@ class _Batch:
                     path.unlink(missing_ok=True)
 
     def _not_encoded(self) -> list[Path]:
-        """Files of known images that no search finds yet: who has added them was killed. Adding them ends that."""
+        """Files of known images without a vector, because the process that added them was killed; adding them again
+        encodes them."""
         waiting = [entry for entry in self._known.values() if entry.slot is None and entry.features]
         return [self._photos.layout.path_of(entry.path) for entry in waiting]
 

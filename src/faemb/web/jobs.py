@@ -22,7 +22,7 @@ DONE: State = "done"
 FAILED: State = "failed"
 CANCELLED: State = "cancelled"
 _KEPT = 50
-"""Jobs that have ended and are still told about."""
+"""Number of finished jobs that are still listed."""
 _MOST_WAITING = 20
 _LOG = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ class Image(BaseModel):
     id: int
     name: str
     folder: str
-    content: str = Field(description="Changes with the content of the file; `?v=` of addresses that may be kept.")
+    content: str = Field(description="Hash of the file's content; as `?v=` in a URL it lets browsers cache the answer.")
     width: int
     height: int
     changed: str = Field(description="When the file was last changed, in UTC (ISO 8601).")

@@ -58,15 +58,19 @@ class ServerSettings:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
-        return self.host.lower() == "localhost" or _is_loopback(self.host)
+        if is_address(self.host):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host.lower() == "localhost"
 
     @property
     def upload_folder(self) -> Path:
         return self.uploads or self.collection.with_name(f"{self.collection.stem}-uploads")
 
 
-def _is_loopback(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether it is an IP address, and not a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True

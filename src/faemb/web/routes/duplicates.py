@@ -13,7 +13,7 @@ from faemb.web.found_groups import Together
 from faemb.web.jobs import DONE, FAILED
 from faemb.web.problems import Problem, later
 from faemb.web.routes.images import facts_of
-from faemb.web.routes.jobs import address, told
+from faemb.web.routes.jobs import address, job_answer
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["duplicates"])
@@ -43,7 +43,7 @@ async def duplicates(
     if job.state == FAILED and job.outcome is not None:
         raise later(job.outcome.result) if job.outcome.passes else Problem(409, job.outcome.result)
     if job.state != DONE:
-        return JSONResponse(told(job).model_dump(), 202, {"Location": address(job)})
+        return JSONResponse(job_answer(job).model_dump(), 202, {"Location": address(job)})
     (found,) = comparison.found
 
     def read(photos: Collection) -> schema.GroupPage:

@@ -16,7 +16,7 @@ from faemb.web.service import Shared, Writable
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
-JobId = Annotated[str, Path(description="As the answer that has started it gives it.")]
+JobId = Annotated[str, Path(description="Id from the answer to `POST /api/jobs`.")]
 
 
 @router.post("/jobs", status_code=202)
@@ -38,19 +38,19 @@ async def start(service: Shared, changes: Writable, request: schema.JobRequest, 
     else:
         job = changes.start(request.kind, update if request.kind == "update" else relearn)
     response.headers["Location"] = address(job)
-    return told(job)
+    return job_answer(job)
 
 
 @router.get("/jobs")
 async def jobs(service: Shared) -> schema.JobList:
     """All jobs that wait or run, and the last ones that have ended; the newest first."""
-    return schema.JobList(jobs=[told(job) for job in service.jobs.all()])
+    return schema.JobList(jobs=[job_answer(job) for job in service.jobs.all()])
 
 
 @router.get("/jobs/{id}")
 async def job(service: Shared, id: JobId) -> schema.Job:
     """How far a job is."""
-    return told(service.jobs.get(id))
+    return job_answer(service.jobs.get(id))
 
 
 @router.delete("/jobs/{id}")
@@ -58,14 +58,14 @@ async def cancel(service: Shared, id: JobId) -> schema.Job:
     """Cancel a job: one that runs ends at its next step, and what it has stored stays."""
     job = service.jobs.get(id)
     job.cancel()
-    return told(job)
+    return job_answer(job)
 
 
 def address(job: Job) -> str:
     return f"/api/jobs/{job.id}"
 
 
-def told(job: Job) -> schema.Job:
+def job_answer(job: Job) -> schema.Job:
     left, outcome = job.seconds_left, job.outcome
     return schema.Job(
         id=job.id,
