@@ -177,13 +177,19 @@ def test_one_job_for_equal_questions_which_can_be_cancelled(client, monkeypatch)
     assert found(client)["total"] == 2
 
 
-def test_a_question_that_cannot_be_answered(client, monkeypatch):
-    """It is not asked again and again."""
+@pytest.mark.parametrize("again", [False, True])
+def test_a_comparison_that_has_failed_is_made_again(client, monkeypatch, again):
+    """Its error is an answer once; who asks for a comparison `again` does not get it."""
+    duplicates = Collection.duplicates
 
     def refuse(photos: Collection, **given: Any) -> Any:
         raise InputError("mirrored is set; expected other features")
 
     monkeypatch.setattr(Collection, "duplicates", refuse)
-    ended(client, asked(client, mirrored=True).json())
-    assert problem(asked(client, mirrored=True), 409) == "Mirrored is set; expected other features."
-    assert len(client.get("/api/jobs").json()["jobs"]) == 1
+    ended(client, asked(client).json())
+    if not again:
+        assert problem(asked(client), 409) == "Mirrored is set; expected other features."
+    assert jobs(client) == ["failed"]
+    monkeypatch.setattr(Collection, "duplicates", duplicates)
+    assert found(client, again=again)["total"] == 2
+    assert jobs(client) == ["done", "failed"]

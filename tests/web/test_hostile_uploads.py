@@ -101,7 +101,7 @@ def kept(temporary: Path) -> int:
         (b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "x.svg", 422, "x.svg"),
         (b"PK\x03\x04" + bytes(100), "x.npz", 422, "x.npz"),
         (b"GIF89a", "../../etc/passwd.gif", 422, "passwd.gif cannot be decoded"),
-        (jpeg() + b"planted crash", "crash.jpg", 422, "crash.jpg cannot be used"),
+        (jpeg() + b"planted crash", "crash.jpg", 503, "crash.jpg cannot be used now"),
         (jpeg() + b"planted hang", "hang.jpg", 413, "took longer than 2 s"),
     ],
     ids=["bomb", "greatest bomb", "truncated", "empty", "html", "pdf", "svg", "zip", "path", "crash", "hang"],

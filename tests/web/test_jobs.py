@@ -11,11 +11,13 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.collection.locking import only_writer
+from faemb.errors import InputError
 from faemb.runtime import UNKNOWN, Progress
 from faemb.web import jobs
 from faemb.web.collection_thread import CollectionThread
 from faemb.web.jobs import Job, Jobs, Outcome
 from faemb.web.problems import Problem
+from faemb.web.settings import ServerSettings
 from pictures import picture, pictures
 from processes import PATIENCE, wait_until
 from small_collections import make_collection
@@ -101,14 +103,39 @@ def test_folders_of_others_are_refused(client, tmp_path):
     for folder in ("private", "photos-of-others", "photos/../private", "photos/link", "."):
         answer = client.post("/api/jobs", json={"kind": "add", "folder": f"{tmp_path}/{folder}"})
         assert "does not belong to this collection" in problem(answer, 403)
-    for given in ({}, {"folder": ""}, {"folder": "\0"}):
-        assert client.post("/api/jobs", json={"kind": "add", **given}).status_code == 403
+    assert client.post("/api/jobs", json={"kind": "add", "folder": "\0"}).status_code == 403
     assert client.get("/api/jobs").json() == {"jobs": []}
+
+
+def test_folders_that_the_server_allows(collection, tmp_path):
+    """Named by an option, they are offered; links that lead out of them are refused, and so is all else."""
+    for seed, name in enumerate(("new/one.png", "new/deep/two.png", "private/three.png"), 60):
+        picture(tmp_path / name, seed)
+    (tmp_path / "new" / "link").symlink_to(tmp_path / "private")
+    with writable(collection, folders=(tmp_path / "new",)) as client:
+        assert client.get("/api/info").json()["folders_to_add"] == [f"{tmp_path}/new"]
+        for folder in ("private", "new/link", "new/../private", "newer"):
+            answer = client.post("/api/jobs", json={"kind": "add", "folder": f"{tmp_path}/{folder}"})
+            assert "let visitors add it with faemb serve --folder" in problem(answer, 403)
+        assert ended(client, start(client, "add", folder=f"{tmp_path}/new/deep"))["state"] == "done"
+        assert names(client.get("/api/images", params={"folder": f"{tmp_path}/new"}).json()["images"]) == ["two.png"]
+        assert ended(client, start(client, "add", folder=f"{tmp_path}/new"))["state"] == "done"
+        assert f"{tmp_path}/new" in client.get("/api/info").json()["folders"]
+
+
+def test_folders_that_cannot_be_allowed_are_explained(collection, tmp_path):
+    with pytest.raises(InputError, match="visitors may not add images; add --writable, or leave folder out"):
+        ServerSettings(collection, folders=(tmp_path,))
+    with pytest.raises(InputError, match="nowhere'; expected a folder with images to add"):
+        ServerSettings(collection, folders=(tmp_path / "nowhere",), writable=True)
 
 
 def test_requests_that_make_no_sense(client):
     assert client.request("PATCH", "/api/jobs").headers["allow"] == "GET, POST"
     assert "takes none" in problem(client.post("/api/jobs", json={"kind": "update", "folder": "x"}), 422)
+    for given in ({}, {"folder": ""}, {"folder": None}):
+        missing = problem(client.post("/api/jobs", json={"kind": "add", **given}), 422)
+        assert missing == "folder is missing; a job of the kind add needs a folder of the server."
     assert client.post("/api/jobs", json={"kind": "format the disk"}).status_code == 422
     assert "no such job" in problem(client.get("/api/jobs/nonsense"), 404)
     assert "no such job" in problem(client.delete("/api/jobs/nonsense"), 404)

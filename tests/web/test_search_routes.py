@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import numpy as np
@@ -14,6 +14,10 @@ import pytest
 
 from faemb.collection import Collection
 from faemb.features.files.npz import read_npz
+from faemb.rerank import EXPANSIONS
+from faemb.rerank.vector_expansion import BY_VECTORS
+from faemb.web import schema
+from faemb.web.describing import Describers
 from faemb.web.settings import ServerSettings
 from pictures import blank, picture, pixels
 from served import serving
@@ -254,6 +258,7 @@ def test_an_image_whose_file_has_gone_or_changed_is_shown_by_its_stored_thumbnai
         assert (shown.status_code, shown.content) == (200, stored.content)
         assert shown.headers["Cache-Control"] == "private, no-cache"
         (reason,) = [each for each in explained(client, ids[name]) if "thumbnail" in each]
+        assert reason.startswith("The result is shown by its stored thumbnail. The file ")
         assert state in reason
 
 
@@ -263,6 +268,16 @@ def test_without_a_stored_thumbnail_the_fault_of_the_file_is_said(own, ids):
     for stored in (photos.parent / "photos.faemb").glob("thumbnails*"):
         stored.unlink()
     assert_problem(client.get(f"/api/pictures/image-{ids['c.jpg']}"), 404, "The file c.jpg is not there")
+    (reason,) = [each for each in explained(client, ids["c.jpg"]) if "shown" in each]
+    assert reason == "The result is shown without its picture. The file c.jpg is not there, or cannot be read."
+
+
+def test_an_explanation_says_that_a_file_cannot_be_read(own, ids):
+    client, photos = own
+    (photos / "a.png").unlink()
+    (photos / "a.png").symlink_to("a.png")  # of which nobody can say that it is gone
+    (reason,) = [each for each in explained(client, ids["a.png"]) if "shown" in each]
+    assert reason == "The result is shown by its stored thumbnail. The file a.png is not there, or cannot be read."
 
 
 def explained(client: httpx.Client, id: int) -> list[str]:
@@ -292,6 +307,31 @@ def test_changes_by_another_process_are_seen(own, ids):
     assert_problem(client.get(f"/api/images/{ids['b.png']}"), 404, "There is no image")
 
 
+def test_every_expansion_of_the_library_is_offered():
+    assert get_args(schema.Expansion) == EXPANSIONS
+
+
+@pytest.mark.parametrize("expand", EXPANSIONS)
+def test_expansions(client, folder, ids, expand):
+    verify = 0 if expand in BY_VECTORS else 100
+    with Collection.open(folder / "photos.faemb") as photos:
+        (expected,) = photos.search(folder / "photos" / "a.png", top=1000, verify=verify, expand=expand)
+    shown = search(client, query=f"image-{ids['a.png']}", verify=verify, expand=expand).json()["hits"]
+    assert [(hit["name"], hit["similarity"]) for hit in shown] == [
+        (hit.path.name, hit.similarity) for hit in expected.hits
+    ]
+
+
+def test_expansions_by_vectors_have_conditions(client, ids):
+    query = f"image-{ids['a.png']}"
+    verified = search(client, query=query, expand="average")
+    assert_problem(verified, 422, "Expand 'average' ranks by vectors alone, and verify is 100; set it to 0.")
+    turned = search(client, query=query, expand="scaled", verify=0, turned=True)
+    assert_problem(turned, 422, "Expand 'scaled' is for queries with one vector; leave turned out.")
+    unknown = search(client, query=query, expand="all")
+    assert_problem(unknown, 422, "expand is 'all'; expected 'none', 'results', 'average'")
+
+
 def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(search(client), 422, "either a file or a query")
     assert_problem(search(client, png(0), query="image-1"), 422, "either a file or a query")
@@ -303,9 +343,11 @@ def test_what_cannot_be_asked_is_explained(client, ids):
     assert_problem(search(client, png(0), box="1,2,3"), 422, "box")
     assert_problem(search(client, png(0), box="500,500,600,600"), 422, "box")
     assert_problem(search(client, png(0), top=0), 422, "top")
-    assert_problem(search(client, png(0), expand="average"), 422, "expand")
     assert_problem(search(client, png(0), expand="results", verify=0), 422, "verify is 0")
-    assert_problem(search(client, png(0), least_confidence=0.9, verify=0), 422, "least_confidence needs")
+    unsure = search(client, png(0), least_confidence=0.9, verify=0)
+    assert_problem(
+        unsure, 422, "least_confidence needs results with a confidence, and verify is 0; leave one of them out."
+    )
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{MISSING}"), 404, "There is no image")
     assert_problem(client.get(f"/api/explain/image-{ids['a.png']}/{ids['blank.png']}"), 422, "no local features")
     nothing = client.get(f"/api/explain/image-{ids['blank.png']}/{ids['a.png']}")
@@ -329,6 +371,40 @@ def test_a_query_that_lies_on_its_side(client, folder, ids):
     address = f"/api/explain/{plain['query']['key']}/{ids['a.png']}"
     assert client.get(address).json()["similarity"] == before["a.png"]
     assert client.get(address, params={"turned": True}).json()["similarity"] == after["a.png"]
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What workers were asked to describe."""
+    asked: list[tuple[Any, ...]] = []
+    features = Describers.features
+
+    def noted(self: Describers, file: Path, box: Any = None, *, turned: bool = False) -> Any:
+        asked.append((box, turned))
+        return features(self, file, box, turned=turned)
+
+    monkeypatch.setattr(Describers, "features", noted)
+    return asked
+
+
+@pytest.mark.parametrize("how", ["sent", "stored"])
+def test_a_turned_query_is_described_once(own, ids, described, how):
+    """For all pages of its answer, and for explanations."""
+    client, photos = own
+    key = f"image-{ids['a.png']}"
+    if how == "sent":
+        key = search(client, (photos / "a.png").read_bytes()).json()["query"]["key"]
+        described.clear()
+    pages = [search(client, query=key, turned=True, top=2, offset=offset).json() for offset in (0, 2, 4)]
+    whole = search(client, query=key, turned=True).json()
+    assert [hit for page in pages for hit in page["hits"]] == whole["hits"][:6]
+    address = f"/api/explain/{key}/{ids['b.png']}"
+    (found,) = [hit for hit in whole["hits"] if hit["name"] == "b.png"]
+    assert client.get(address, params={"turned": True}).json()["similarity"] == found["similarity"]
+    assert described == [(None, True)]
+    boxed = search(client, query=key, turned=True, box="0,0,110,80").json()
+    assert boxed["query"]["box"] == [0, 0, 110, 80]
+    assert described == [(None, True), ((0, 0, 110, 80), True)]
 
 
 def test_a_box_without_features_is_told_by_its_explanation(client, ids):

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import PIL.Image
 import pytest
 
 from elsewhere import served
 from faemb.collection import Collection
-from pictures import picture
+from pictures import picture, pixels
 from small_collections import tiny_model
 from writable_server import problem, send, writable
 
@@ -73,3 +74,37 @@ def test_visitors_cannot_make_the_server_ask_another(client, far, tmp_path):
     added = send(client, (f"{server}/album/c.png", picture(tmp_path / "c.png", 5).read_bytes()))["added"]
     assert not added[0]["folder"].startswith("http")
     assert asked == []
+
+
+def test_a_server_that_is_away(tmp_path, in_this_process):
+    """Stored features are enough for all but what needs the file itself, also of an image with few of them."""
+    picture(tmp_path / "far" / "a.png", 1)
+    PIL.Image.fromarray(pixels(4)[:70, :90]).save(tmp_path / "far" / "small.png")
+    with served(tmp_path / "far") as (server, _), Collection.create(tmp_path / "c.faemb", tiny_model()) as photos:
+        photos.add(server)
+    with writable(tmp_path / "c.faemb") as client:
+        for image in client.get("/api/images").json()["images"]:
+            query = {"query": f"image-{image['id']}"}
+            found = client.post("/api/search", data=query)
+            assert found.status_code == 200, found.text
+            assert found.json()["hits"][0]["itself"]
+            turned = client.post("/api/search", data={**query, "turned": "true"})
+            file = client.get(f"/api/images/{image['id']}/file")
+            for answer in (turned, file):
+                assert "cannot be reached" in problem(answer, 503)
+                assert answer.headers["retry-after"] == "10"
+            kept = client.get(f"/api/pictures/image-{image['id']}")
+            assert kept.content == client.get(f"/api/images/{image['id']}/thumbnail").content
+
+
+def test_features_that_are_not_stored_wait_for_their_server(tmp_path, in_this_process):
+    picture(tmp_path / "far" / "a.png", 1)
+    with (
+        served(tmp_path / "far") as (server, _),
+        Collection.create(tmp_path / "c.faemb", tiny_model(), keep_features=False) as photos,
+    ):
+        photos.add(server)
+    with writable(tmp_path / "c.faemb") as client:
+        answer = client.post("/api/search", data={"query": "image-1"})
+        assert "cannot be reached" in problem(answer, 503)
+        assert answer.headers["retry-after"] == "10"

@@ -9,7 +9,7 @@ from faemb.collection.stores.milvus_server import StoreFullError
 from faemb.web import changing
 from pictures import picture
 from small_collections import make_collection
-from writable_server import problem, writable
+from writable_server import ended, problem, writable
 
 
 @pytest.fixture
@@ -35,6 +35,17 @@ def test_it_starts_and_says_what_is_wrong(collection, tmp_path):
             assert answer.headers["retry-after"] == "10"
         assert client.get("/api/info").json()["images"] == 2
     assert list((tmp_path / "photos-uploads").iterdir()) == []
+
+
+def test_a_comparison_is_possible_later(collection, monkeypatch):
+    monkeypatch.setenv("FAEMB_STORE_SECONDS", "1")
+    with writable(collection) as client:
+        job = client.get("/api/duplicates").json()
+        assert ended(client, job)["state"] == "failed"
+        answer = client.get("/api/duplicates")
+        assert "The Milvus server at 127.0.0.1:1 does not answer" in problem(answer, 503)
+        assert answer.headers["retry-after"] == "10"
+        assert client.get("/api/duplicates").json()["id"] != job["id"]
 
 
 def test_one_that_is_full(collection, tmp_path, monkeypatch):

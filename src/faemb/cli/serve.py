@@ -27,6 +27,10 @@ def serve(
         Path | None,
         value("FOLDER", "Folder for images that visitors add; NAME-uploads beside NAME.faemb if not given."),
     ] = None,
+    folder: Annotated[
+        list[Path] | None,
+        value("FOLDER", "Folder of this machine from which visitors may add images; may be repeated."),
+    ] = None,
     host_name: Annotated[
         list[str] | None,
         value("NAME", "Further host name of the server, such as that of a proxy; may be repeated."),
@@ -54,6 +58,7 @@ def serve(
             host_names=tuple(host_name or ()),
             writable=writable,
             uploads=uploads,
+            folders=tuple(folder or ()),
             device=device,
             store=store,
             jobs=jobs,
@@ -61,14 +66,14 @@ def serve(
     )
 
     def ready(address: str) -> None:
-        is_logged = secret is not None and not is_shown_on_a_terminal()  # who has chosen the secret knows it
+        is_logged = secret is not None and not is_shown_on_a_terminal()  # a given token is kept out of logs
         result(f"{collection} is served at {address.partition('?')[0] if is_logged else address}")
         result("stop with Ctrl-C", at_once=True)
         if show:
             open_address(address)
 
     print_what_is_logged("uvicorn", "faemb")
-    silence("python_multipart")  # what a visitor sent wrongly is told to the visitor
+    silence("python_multipart")  # a malformed request is explained to its sender
     serve(settings, ready)
 
 

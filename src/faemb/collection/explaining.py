@@ -32,6 +32,8 @@ from faemb.shares import shares
 
 LARGEST_PICTURE = 1600
 """Longer side of the pictures of an explanation."""
+_SAME_BYTES = "both files have the same bytes"
+_SAME_CONTENT = "the query has the same bytes as the file of the result had when it was indexed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class Compared:
     file: Path | None = None
     """None if it was given as pixels."""
     in_collection: bool = False
+    content: str | None = None
+    """Hash of the file when its features were extracted; None if it is not known."""
 
     def __repr__(self) -> str:
         return f"Compared({self.name!r}, {self.features!r}, {self.picture!r})"
@@ -104,7 +108,12 @@ class Explainer:
         return self._explained(asked, local, result, region, notes)
 
     def explain_features(
-        self, query: QueryFeatures, result: AnyPath, file: Path | None, box: Sequence[float] | None
+        self,
+        query: QueryFeatures,
+        result: AnyPath,
+        file: Path | None,
+        content: str | None,
+        box: Sequence[float] | None,
     ) -> Explanation:
         """An explanation from given features, without pictures."""
         self._reader.require_fitted()
@@ -112,7 +121,9 @@ class Explainer:
             raise InputError(f"{result} is not in the collection {self._reader.layout.folder}")
         features = query.features
         _require_features(features, "the query" if file is None else str(file), box)
-        asked = Compared("" if file is None else str(file), query.all_verified, features.image_size, None, file)
+        asked = Compared(
+            "" if file is None else str(file), query.all_verified, features.image_size, None, file, content=content
+        )
         return self._explained(asked, query, result, None if box is None else Box(*box), [], pictures=False)
 
     def _explained(
@@ -152,9 +163,9 @@ class Explainer:
         judge = Judge(view.unrelated_to(vectors), turn, view.model.confidence, keeps=keeps)
         judgement = judge.judge(local.features, np.array([similarity]), [lambda: found.features], local.turned)[0]
         confidence = judgement.confidence
-        if entry is not None and _is_copy(asked.file, entry):
+        if entry is not None and _is_copy(asked, entry):
             confidence = 1.0
-            notes.append("both files have the same bytes")
+            notes.append(_SAME_BYTES if asked.content is None else _SAME_CONTENT)
         parts = None
         if judgement.verification is None:
             asked = replace(asked, features=nearest)
@@ -285,8 +296,10 @@ def _file(image: ImageLike) -> Path | None:
     return absolute(image) if isinstance(image, str | os.PathLike) else None
 
 
-def _is_copy(file: Path | None, entry: Entry) -> bool:
-    return file is not None and content_now(file) == entry.hash
+def _is_copy(asked: Compared, entry: Entry) -> bool:
+    if asked.content is not None or asked.file is None:
+        return asked.content == entry.hash
+    return content_now(asked.file) == entry.hash
 
 
 def _size_of(picture: Image | None) -> tuple[int, int]:

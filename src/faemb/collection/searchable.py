@@ -182,19 +182,21 @@ class SearchableCollection:
         expand: str = "none",
         query_parts: int = 0,
         files: Sequence[Path | None] | None = None,
+        contents: Sequence[str | None] | None = None,
         among: Iterable[int] | None = None,
     ) -> list[Answer]:
         """As `search`, for local features from the collection's own extractor.
 
-        files: the file of each query, by which the query itself and its copies are recognised
-        among: ids of the images (`Entry.id`) that may be results
+        files:    the file of each query, by which the query itself and its copies are recognised
+        contents: hash of each file (`Entry.hash`) when the features were extracted; if not given, that of the file now
+        among:    ids of the images (`Entry.id`) that may be results
         """
         wanted = SearchOptions(
             *(top, threshold, index, True, verify, least_confidence, expand, query_parts),
             among=None if among is None else frozenset(among),
         )
         return self._searcher.features(
-            [query_features(query) for query in queries], names or [""] * len(queries), wanted, files
+            [query_features(query) for query in queries], names or [""] * len(queries), wanted, files, contents
         )
 
     def duplicates(
@@ -236,13 +238,16 @@ class SearchableCollection:
         result: AnyPath,
         *,
         file: Path | None = None,
+        content: str | None = None,
         box: Sequence[float] | None = None,
     ) -> Explanation:
         """As `explain`, for local features from the collection's own extractor, and without the pictures.
 
-        `file` is the query's file, if it has one; `box` the region in which the features lie.
+        `file` is the query's file, if it has one, and `content` its hash (`Entry.hash`) when the features were
+        extracted; if not given, that of the file now. `box` is the region in which the features lie.
         """
-        return Explainer(self._reader, self._thumbnails).explain_features(query_features(query), result, file, box)
+        explainer = Explainer(self._reader, self._thumbnails)
+        return explainer.explain_features(query_features(query), result, file, content, box)
 
     def note_on_files(self, results: Iterable[Hit | GroupedImage]) -> str:
         """A sentence, with the cure, if files of these results are not there or have changed; empty if all are.

@@ -181,11 +181,13 @@ class Searcher:
         names: Sequence[str],
         wanted: SearchOptions,
         files: Sequence[Path | None] | None = None,
+        contents: Sequence[str | None] | None = None,
     ) -> list[Answer]:
         """An answer for each query; features must be rounded like stored ones (packing.py)."""
         sources = files or [None] * len(queries)
-        contents = map(self._stored_content, sources)
-        return self._answers([_Query(*each) for each in zip(names, queries, sources, contents, strict=True)], wanted)
+        given = contents or [None] * len(queries)
+        known = [content or self._stored_content(file) for content, file in zip(given, sources, strict=True)]
+        return self._answers([_Query(*each) for each in zip(names, queries, sources, known, strict=True)], wanted)
 
     def _stored_content(self, file: Path | None) -> str | None:
         """Content hash from the catalogue for a URL, so that its server is not asked; None for local files."""

@@ -28,7 +28,7 @@ class Answers:
         self._kept: OrderedDict[tuple[object, ...], Answer] = OrderedDict()
 
     def get(self, photos: Collection, question: Question, wanted: AnswerOptions) -> Answer:
-        key = photos.state(), question.key, question.box, bool(question.features.turned), wanted
+        key = photos.state(), *_asked(question), wanted
         if key not in self._kept:
             self._kept[key] = _found(photos, question, wanted)
         self._kept.move_to_end(key)
@@ -37,11 +37,18 @@ class Answers:
         return self._kept[key]
 
 
+def _asked(question: Question) -> tuple[object, ...]:
+    """All that an answer depends on. A small query is described at twice its size only while its file can be read."""
+    is_enlarged = bool(question.features.others)
+    return question.key, question.source.content, question.box, question.turned, is_enlarged
+
+
 def _found(photos: Collection, question: Question, wanted: AnswerOptions) -> Answer:
     (answer,) = photos.search_features(
         [question.features],
-        names=[question.name],
-        files=[question.file],
+        names=[question.source.name],
+        files=[question.source.file],
+        contents=[question.source.content],
         top=MOST_HITS,
         verify=wanted.verify,
         least_confidence=wanted.least_confidence,

@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -208,7 +208,8 @@ class _Batch:
                     path.unlink(missing_ok=True)
 
     def _not_encoded(self) -> list[Path]:
-        """Files of known images that no search finds yet: who has added them was killed. Adding them ends that."""
+        """Files of known images without a vector, because the process that added them was killed; adding them again
+        encodes them."""
         waiting = [entry for entry in self._known.values() if entry.slot is None and entry.features]
         return [self._photos.layout.path_of(entry.path) for entry in waiting]
 
@@ -292,17 +293,17 @@ def _local_folders(photos: Collection) -> Iterator[tuple[str, list[str]]]:
             yield os.path.realpath(folder), patterns
 
 
-def require_allowed(photos: Collection, given: str, uploads: Path) -> Path:
-    """The folder; an error unless it is one from which visitors may add images."""
+def require_allowed(photos: Collection, given: str, others: Iterable[Path]) -> Path:
+    """The folder; an error unless it is one from which visitors may add images: remembered, one of others, or below."""
     folder = Path(os.path.realpath(given)) if given and "\0" not in given else None
     if folder is not None:
-        for place in (*(place for place, _ in _local_folders(photos)), os.path.realpath(uploads)):
+        for place in (*(place for place, _ in _local_folders(photos)), *map(os.path.realpath, others)):
             if is_below(folder, place):
                 return folder
     raise Problem(
         403,
         f"The folder {given!r} does not belong to this collection; add it on the server with "
-        f"faemb add {typed(photos.layout.folder)} FOLDER.",
+        f"faemb add {typed(photos.layout.folder)} FOLDER, or let visitors add it with faemb serve --folder.",
     )
 
 

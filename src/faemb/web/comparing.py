@@ -14,7 +14,7 @@ from faemb.pages import counted
 from faemb.runtime import Progress
 from faemb.web.collection_thread import CollectionThread
 from faemb.web.found_groups import FoundGroups
-from faemb.web.jobs import CANCELLED, DONE, Job, Jobs, Outcome
+from faemb.web.jobs import CANCELLED, DONE, FAILED, Job, Jobs, Outcome
 
 State = tuple[int, int]
 
@@ -49,9 +49,11 @@ class Comparisons:
         """The last ones that have found groups, or that there are none."""
 
     async def get(self, options: ComparisonOptions, state: State, *, again: bool) -> Comparison:
-        """The last one that is done; where there is none, or `again` if the collection has changed since, a new one.
+        """The last finished comparison; a new one if there is none, or with `again` if the collection has changed
+        since.
 
-        The new one may still run.
+        The new one may still run. One that has failed is returned once, so that its error can be given: the next
+        request starts another.
         """
         async with self._starting:
             latest = self._latest.get(options)
@@ -60,8 +62,10 @@ class Comparisons:
             done = self._done.get(options)
             if done is not None and (done.state == state or not again):
                 return done
-            if latest is None or (latest.job.has_ended and (done is not None or _is_over(latest, state))):
+            if latest is None or (latest.job.has_ended and (done is not None or again or _is_over(latest, state))):
                 latest = self._latest[options] = await self._started(options, state)
+            elif latest.job.state == FAILED:
+                del self._latest[options]
             return latest
 
     async def _started(self, options: ComparisonOptions, state: State) -> Comparison:
@@ -80,6 +84,6 @@ class Comparisons:
             self._thread.close()
 
 
-def _is_over(failed: Comparison, state: State) -> bool:
-    """Whether a question that was not answered may be asked again: it would fail again while nothing has changed."""
-    return failed.job.state == CANCELLED or failed.state != state
+def _is_over(ended: Comparison, state: State) -> bool:
+    """Whether a comparison that found nothing says nothing about the collection as it is."""
+    return ended.job.state == CANCELLED or ended.state != state

@@ -1,6 +1,5 @@
-"""A connection to the server, which ends if a client keeps it and neither asks for nor takes anything.
-
-That is after a while, or at once where another client needs the room.
+"""A connection that is closed when its client is idle: after a timeout, or at once if the limit of connections is
+reached.
 
 Uvicorn waits for the rest of a request's head, and for a client that does not read its answer, as long as it takes: a
 few hundred such clients would occupy all connections that the process may have.

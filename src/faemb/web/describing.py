@@ -11,7 +11,6 @@ from PIL import Image as Pillow
 
 from faemb.collection.queries import DescribeQuery, Description
 from faemb.features import Extractor
-from faemb.features.feature_files import picture_of
 from faemb.features.image import as_image
 from faemb.runtime.worker_processes import Workers
 
@@ -40,7 +39,7 @@ class _Picture:
     side: int
 
     def answer(self, extractor: Extractor) -> bytes:
-        pixels = np.rint(as_image(picture_of(self.file) or self.file, self.side).pixels).astype(np.uint8)
+        pixels = np.rint(as_image(self.file, self.side).pixels).astype(np.uint8)
         stream = io.BytesIO()
         Pillow.fromarray(pixels).save(stream, format="JPEG", quality=_QUALITY)
         return stream.getvalue()

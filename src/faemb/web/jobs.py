@@ -13,7 +13,7 @@ from faemb.collection import Collection
 from faemb.errors import FaembError, Fault
 from faemb.runtime import UNKNOWN, Progress, time_left
 from faemb.web.collection_thread import CollectionThread
-from faemb.web.problems import Problem, for_visitors
+from faemb.web.problems import Problem, for_visitors, passes
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 WAITING: State = "waiting"
@@ -22,7 +22,7 @@ DONE: State = "done"
 FAILED: State = "failed"
 CANCELLED: State = "cancelled"
 _KEPT = 50
-"""Jobs that have ended and are still told about."""
+"""Number of finished jobs that are still listed."""
 _MOST_WAITING = 20
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ class Outcome:
     """A sentence."""
     failed: Sequence[Fault] = ()
     """Files that could not be used."""
+    passes: bool = False
+    """It has failed for a reason that may pass by itself."""
 
 
 Work = Callable[[Collection, Progress], Outcome]
@@ -96,7 +98,7 @@ class Job:
         except Cancelled:
             return CANCELLED, Outcome("Cancelled; what was done before stays.")
         except FaembError as error:
-            return FAILED, Outcome(for_visitors(error))
+            return FAILED, Outcome(for_visitors(error), passes=passes(error))
         except Exception:
             _LOG.exception("a job has failed")
             return FAILED, Outcome("The server has met a fault of its own; its log has the details.")

@@ -12,7 +12,16 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from faemb.collection.stores.milvus_server import StoreAwayError, StoreFullError
-from faemb.errors import FaembError, FormatError, InputError, LimitError, LockedError, MissingExtraError
+from faemb.errors import (
+    FaembError,
+    FormatError,
+    InputError,
+    LimitError,
+    LockedError,
+    MissingExtraError,
+    RefusedError,
+    RemoteError,
+)
 from faemb.web.invalid import in_words
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,8 +56,7 @@ def explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(FaembError)
     async def known(request: Request, error: FaembError) -> JSONResponse:
-        later = {"Retry-After": _LATER} if isinstance(error, StoreAwayError | LockedError) else None
-        return problem_response(_status(error), for_visitors(error), later)
+        return await problem(request, problem_of(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -79,6 +87,20 @@ def _allowed(request: Request) -> dict[str, str]:
     return {"Allow": ", ".join(methods)} if methods else {}
 
 
+def problem_of(error: FaembError) -> Problem:
+    return later(for_visitors(error)) if passes(error) else Problem(_status(error), for_visitors(error))
+
+
+def later(detail: str) -> Problem:
+    """Of a request that may succeed when it is sent again."""
+    return Problem(503, detail, Retry_After=_LATER)
+
+
+def passes(error: FaembError) -> bool:
+    """Whether what was asked for may be possible after a while, although nobody changes anything here."""
+    return isinstance(error, StoreAwayError | LockedError | RemoteError) and not isinstance(error, RefusedError)
+
+
 def _status(error: FaembError) -> int:
     if isinstance(error, LimitError):
         return 413
@@ -86,8 +108,6 @@ def _status(error: FaembError) -> int:
         return 422
     if isinstance(error, FormatError | MissingExtraError):
         return 500
-    if isinstance(error, StoreAwayError | LockedError):
-        return 503
     if isinstance(error, StoreFullError):
         return 507
     return 409

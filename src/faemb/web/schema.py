@@ -2,7 +2,7 @@
 
 import re
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -23,6 +23,8 @@ def _number(value: object) -> object:
 
 Number = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_number)]
 Day = Annotated[date, BeforeValidator(_day)]
+Expansion = Literal["none", "results", "average", "augmented", "scaled", "reciprocal"]
+"""`faemb.rerank.EXPANSIONS`, as the type that the OpenAPI document needs."""
 
 
 class Problem(BaseModel):
@@ -34,13 +36,22 @@ class Problem(BaseModel):
     detail: str = Field(description="A sentence that a person can act on.")
 
 
+AWAY: dict[int | str, dict[str, Any]] = {
+    503: {
+        "model": Problem,
+        "description": "A server with images or vectors does not answer, or the process that read an image was killed.",
+    }
+}
+"""Answer of routes that may succeed when they are asked again."""
+
+
 class Image(BaseModel):
     """An image of the collection."""
 
     id: int
     name: str
     folder: str
-    content: str = Field(description="Changes with the content of the file; `?v=` of addresses that may be kept.")
+    content: str = Field(description="Hash of the file's content; as `?v=` in a URL it lets browsers cache the answer.")
     width: int
     height: int
     changed: str = Field(description="When the file was last changed, in UTC (ISO 8601).")
@@ -141,6 +152,7 @@ class Info(BaseModel):
     waiting: int = Field(description="Images that are stored but not encoded yet; an update encodes them.")
     unreadable: list[Unusable] = Field(description="Files in its folders that cannot be used.")
     folders: list[str]
+    folders_to_add: list[str] = Field(description="Further folders of the server from which images may be added.")
     bytes: int = Field(description="Size of the collection, without the images.")
     encoder: str
     extractor: str
@@ -195,7 +207,7 @@ class JobRequest(BaseModel):
         "relearn: learn the model again."
     )
     folder: str | None = Field(
-        default=None, description="For add: a folder of the server that the collection knows, or one below it."
+        default=None, description="For add: one of `folders` and `folders_to_add` of `GET /api/info`, or one below it."
     )
 
 

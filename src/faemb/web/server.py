@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from faemb.errors import InputError, reason
 from faemb.web.app import create_app
 from faemb.web.connections import IDLE_SECONDS, Connection
-from faemb.web.settings import ServerSettings
+from faemb.web.settings import ServerSettings, is_address
 
 _SECONDS_TO_END = 10
 """For requests that run when the server is stopped."""
@@ -49,21 +49,13 @@ def with_token(settings: ServerSettings) -> ServerSettings:
 def address(settings: ServerSettings) -> str:
     """Where the page is, with the secret if there is one."""
     host = settings.host
-    with_host = ipaddress.ip_address(host) if _is_address(host) else None
+    with_host = ipaddress.ip_address(host) if is_address(host) else None
     if with_host is not None and with_host.is_unspecified:
         host = socket.gethostname()
     elif with_host is not None and with_host.version == 6:
         host = f"[{host}]"
     secret = f"?token={settings.token}" if settings.token else ""
     return f"http://{host}:{settings.port}/{secret}"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 class Server(uvicorn.Server):

@@ -15,6 +15,7 @@ from faemb.web.changing import Changes
 from faemb.web.collection_thread import CollectionThread
 from faemb.web.comparing import Comparisons
 from faemb.web.describing import Describers
+from faemb.web.indexed_files import IndexedFiles
 from faemb.web.jobs import Jobs
 from faemb.web.listing import Dates, Listing
 from faemb.web.problems import Problem
@@ -30,6 +31,7 @@ class Service:
     looking: CollectionThread
     """Short reads, which do not wait for searches."""
     describers: Describers
+    files: IndexedFiles
     queries: Queries
     answers: Answers
     """For `searching` alone."""
@@ -70,6 +72,7 @@ def running(settings: ServerSettings) -> Iterator[Service]:
             threads["searching"],
             threads["looking"],
             describers,
+            IndexedFiles(folder),
             Queries(folder),
             Answers(),
             Listing(Dates()),

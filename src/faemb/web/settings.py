@@ -1,6 +1,7 @@
 """How a collection is served."""
 
 import ipaddress
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ class ServerSettings:
     """Whether images may be added and removed."""
     uploads: Path | None = None
     """Folder for added images; None: `NAME-uploads` beside the collection `NAME.faemb`."""
+    folders: tuple[Path, ...] = ()
+    """Folders from which visitors may add images, beside those that the collection remembers."""
     device: str = "cpu"
     store: str | None = None
     """Where the server with the collection's vectors is now, if it has moved."""
@@ -46,18 +49,28 @@ class ServerSettings:
             if not _NAME.fullmatch(name):
                 raise InputError(f"host_name is {name!r}; expected a name such as photos.example.org, without a port")
 
+        if self.folders and not self.writable:
+            raise InputError("folder is given, and visitors may not add images; add --writable, or leave folder out")
+        for folder in self.folders:
+            if not os.path.isdir(folder):
+                raise InputError(f"folder is {os.fspath(folder)!r}; expected a folder with images to add")
+
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach the server."""
-        return self.host.lower() == "localhost" or _is_loopback(self.host)
+        if is_address(self.host):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host.lower() == "localhost"
 
     @property
     def upload_folder(self) -> Path:
         return self.uploads or self.collection.with_name(f"{self.collection.stem}-uploads")
 
 
-def _is_loopback(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether it is an IP address, and not a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True

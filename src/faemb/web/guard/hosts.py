@@ -1,10 +1,9 @@
 """The Host header names this server.
 
 A page of another site can point its own name to 127.0.0.1 once it is open (DNS rebinding): for the browser this server
-then belongs to that site. Only the Host header tells.
+then belongs to that site. Only the Host header shows that.
 """
 
-import ipaddress
 import re
 import socket
 
@@ -12,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from faemb.web.problems import problem_response
-from faemb.web.settings import ServerSettings
+from faemb.web.settings import ServerSettings, is_address
 
 _HOST = re.compile(
     r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+?))\.?(?::\d{1,5})?", re.ASCII | re.IGNORECASE
@@ -39,13 +38,5 @@ class CheckHost:
         if match is None:
             return False
         name = (match["address"] or match["name"]).lower()
-        return name in self._names or (not self._local and _is_address(name))
-
-
-def _is_address(name: str) -> bool:
-    """A number cannot be pointed elsewhere, unlike a name."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        # Unlike a name, an address cannot be pointed elsewhere.
+        return name in self._names or (not self._local and is_address(name))

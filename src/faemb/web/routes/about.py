@@ -1,5 +1,7 @@
 """About the server: what it serves, whether it is there, its numbers, and its API as a page."""
 
+import os
+
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -30,6 +32,7 @@ async def info(service: Shared) -> schema.Info:
             waiting=known.waiting,
             unreadable=[schema.Unusable(name=text(path), reason=text(why)) for path, why in known.unreadable.items()],
             folders=[text(folder) for folder in known.folders],
+            folders_to_add=[text(os.path.abspath(folder)) for folder in settings.folders],
             bytes=known.bytes,
             encoder=known.encoder,
             extractor=known.extractor,

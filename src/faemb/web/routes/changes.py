@@ -23,7 +23,7 @@ from faemb.web.service import Service, Shared, Writable
 
 _LATER = {
     "model": schema.Problem,
-    "description": "Another change takes long, the server is being stopped, or that with the vectors does not answer.",
+    "description": "Another change is running, this server is stopping, or the vector server does not answer.",
 }
 _NO_ROOM = {"model": schema.Problem, "description": "The files cannot be stored."}
 router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api", tags=["changes"], responses={503: _LATER})
 _KNOWN = {"model": schema.Added, "description": "Nothing was added: the collection has all of these contents already."}
 _NOT_ADDED = {
     "model": schema.NotAdded | schema.Problem,
-    "description": "Nothing was added, and files cannot be used; or the request is not one of this kind.",
+    "description": "Nothing was added and some files cannot be used, or the request is malformed.",
 }
 
 
@@ -48,7 +48,8 @@ async def add(
     response: Response,
     files: Annotated[list[UploadFile], File(min_length=1, description="Images to add.")],
 ) -> schema.Added | JSONResponse:
-    """Add images. They are stored when this is answered; a file that cannot be used is told with its reason.
+    """Add images. The answer is sent after they are stored; `failed` lists each file that cannot be used, with the
+    reason.
 
     201 if at least one was added, 200 if the collection had all of them, 422 if none was added and some cannot be used.
     """
@@ -59,11 +60,11 @@ async def add(
     for file in large:
         reason = f"It has {in_words(file.size or 0)}; this server takes images of at most {in_words(most)}."
         found.failed.append(Fault(reason, safe_name(file.filename)))
-    told = await service.looking.do(lambda photos: _told(service, photos, found))
-    if told.failed and not told.added:
-        return problem_response(422, _why_nothing(told.failed), more=told)
-    response.status_code = 201 if told.added else 200
-    return told
+    answer = await service.looking.do(lambda photos: _added(service, photos, found))
+    if answer.failed and not answer.added:
+        return problem_response(422, _why_nothing(answer.failed), more=answer)
+    response.status_code = 201 if answer.added else 200
+    return answer
 
 
 @router.delete("/images/{id}")
@@ -107,7 +108,7 @@ async def _received(service: Service, files: Sequence[Upload]) -> AsyncIterator[
             each.file.unlink(missing_ok=True)
 
 
-def _told(service: Service, photos: Collection, found: Added) -> schema.Added:
+def _added(service: Service, photos: Collection, found: Added) -> schema.Added:
     dates = service.listing.dates
     return schema.Added(
         added=[image_of(photos, entry, dates) for entry in found.added],

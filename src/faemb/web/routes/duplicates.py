@@ -11,9 +11,9 @@ from faemb.web import schema
 from faemb.web.comparing import ComparisonOptions
 from faemb.web.found_groups import Together
 from faemb.web.jobs import DONE, FAILED
-from faemb.web.problems import Problem
+from faemb.web.problems import Problem, later
 from faemb.web.routes.images import facts_of
-from faemb.web.routes.jobs import address, told
+from faemb.web.routes.jobs import address, job_answer
 from faemb.web.service import Service, Shared
 
 router = APIRouter(prefix="/api", tags=["duplicates"])
@@ -22,7 +22,7 @@ _LARGEST_NUMBER = 2**63 - 1
 _STARTED = {"model": schema.Job, "description": "The job that looks for them; ask again when it has ended."}
 
 
-@router.get("/duplicates", responses={202: _STARTED}, response_model=schema.GroupPage)
+@router.get("/duplicates", responses={202: _STARTED, **schema.AWAY}, response_model=schema.GroupPage)
 async def duplicates(
     service: Shared,
     same_thing: Annotated[bool, Query(description="Also join different photographs of the same thing.")] = False,
@@ -34,15 +34,16 @@ async def duplicates(
     """Groups of images that were made from one picture, the surest first.
 
     Where they are not known yet, this starts a job. They are kept when the collection changes: without the images that
-    have left or changed since, and without new ones, until a request asks for a comparison `again`.
+    have left or changed since, and without new ones, until a request asks for a comparison `again`. A job that has
+    failed is answered once with its error; the next request starts another.
     """
     state = await service.looking.do(lambda photos: photos.state())
     comparison = await service.comparisons.get(ComparisonOptions(same_thing, mirrored), state, again=again)
     job = comparison.job
     if job.state == FAILED and job.outcome is not None:
-        raise Problem(409, job.outcome.result)
+        raise later(job.outcome.result) if job.outcome.passes else Problem(409, job.outcome.result)
     if job.state != DONE:
-        return JSONResponse(told(job).model_dump(), 202, {"Location": address(job)})
+        return JSONResponse(job_answer(job).model_dump(), 202, {"Location": address(job)})
     (found,) = comparison.found
 
     def read(photos: Collection) -> schema.GroupPage:

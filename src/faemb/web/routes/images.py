@@ -4,7 +4,6 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from io import BufferedIOBase
 from pathlib import Path as FilePath
@@ -15,20 +14,20 @@ from fastapi.responses import Response, StreamingResponse
 
 from faemb.collection import Collection
 from faemb.collection.catalogue import Entry
+from faemb.collection.thumbnails import LARGEST_THUMBNAIL
 from faemb.errors import FaembError
 from faemb.features.files.npz import write_npz
-from faemb.features.job import hash_of
-from faemb.runtime.limits import require_input_file
-from faemb.runtime.parallel import TaskFailed
-from faemb.runtime.paths_and_urls import Url, fetched
+from faemb.runtime.parallel import TaskFailed, WorkerDied
+from faemb.runtime.paths_and_urls import Url
 from faemb.web import schema
 from faemb.web.documentation import DOWNLOAD, JPEG
+from faemb.web.indexed_files import open_unchanged
 from faemb.web.listing import Dates, Filter
-from faemb.web.problems import Problem, text
+from faemb.web.problems import Problem, later, text
 from faemb.web.query_parsing import KEY, entry_of, question_of
 from faemb.web.service import Service, Shared
 
-router = APIRouter(prefix="/api", tags=["images"])
+router = APIRouter(prefix="/api", tags=["images"], responses=schema.AWAY)
 
 _LARGEST_NUMBER = 2**63 - 1
 _MOST = 500
@@ -101,20 +100,19 @@ async def image(service: Shared, id: Id) -> schema.ImageFacts:
 async def thumbnail(service: Shared, id: Id, v: Version = "") -> Response:
     """A small JPEG, without metadata."""
 
-    def read(photos: Collection) -> tuple[FilePath, bytes | None]:
-        entry = entry_of(photos, id)
-        kept = photos.stored_thumbnail(entry)
-        return photos.layout.path_of(entry.path), None if kept is None else kept.jpeg
+    def read(photos: Collection) -> tuple[FilePath, str, bytes | None]:
+        kept = photos.stored_thumbnail(entry_of(photos, id))
+        return *place_of(photos, id), None if kept is None else kept.jpeg
 
-    path, jpeg = await service.looking.do(read)
-    return _jpeg(jpeg or await _picture(service, path, 240), is_kept=bool(v))
+    path, hash, jpeg = await service.looking.do(read)
+    return _jpeg(jpeg or await _indexed_picture(service, path, hash, LARGEST_THUMBNAIL), is_kept=bool(v))
 
 
 @router.get("/images/{id}/file", response_class=Response, responses=DOWNLOAD)
 async def file(service: Shared, id: Id) -> Response:
     """The file itself, if it is still the one that was indexed."""
-    path, hash = await service.looking.do(lambda photos: _place(photos, id))
-    content = await asyncio.to_thread(_unchanged, path, hash)
+    path, hash = await service.looking.do(lambda photos: place_of(photos, id))
+    content = await asyncio.to_thread(open_unchanged, path, hash)
     headers = _NOT_KEPT | _TO_BE_SAVED | {"Content-Length": str(content.seek(0, os.SEEK_END))}
     return StreamingResponse(_blocks(content), media_type=_BYTES, headers=headers)
 
@@ -124,7 +122,7 @@ async def features(service: Shared, id: Id) -> Response:
     """The stored local features, as the .npz file that `faemb features` writes."""
 
     def read(photos: Collection) -> bytes:
-        path, hash = _place(photos, id)
+        path, hash = place_of(photos, id)
         with tempfile.TemporaryDirectory() as folder:
             out = FilePath(folder) / "features.npz"
             write_npz(out, photos.features(path), image_hash=hash)
@@ -150,14 +148,14 @@ async def picture(
             raise Problem(422, f"{query[:80]!r} is no image; expected image-NUMBER.")
         return await _picture_as_indexed(service, int(id), is_kept=bool(v))
     asked = await question_of(service, query)
-    return _jpeg(await _picture(service, asked.file, SIDE), is_kept=True)  # its key is a hash of its content
+    shown = await _picture(service, asked.source.file, asked.source.name, SIDE)
+    return _jpeg(shown, is_kept=True)  # its key is a hash of its content
 
 
 async def _picture_as_indexed(service: Service, id: int, *, is_kept: bool) -> Response:
-    path, hash = await service.looking.do(lambda photos: _place(photos, id))
+    path, hash = await service.looking.do(lambda photos: place_of(photos, id))
     try:
-        (await asyncio.to_thread(_unchanged, path, hash)).close()
-        return _jpeg(await _picture(service, path, SIDE), is_kept=is_kept)
+        return _jpeg(await _indexed_picture(service, path, hash, SIDE), is_kept=is_kept)
     except Problem:
         kept = await service.looking.do(lambda photos: photos.stored_thumbnail(entry_of(photos, id)))
         if kept is None:
@@ -186,25 +184,10 @@ def facts_of(photos: Collection, entry: Entry, path: FilePath, dates: Dates) -> 
     }
 
 
-def _place(photos: Collection, id: int) -> tuple[FilePath, str]:
+def place_of(photos: Collection, id: int) -> tuple[FilePath, str]:
+    """The path of an image, and the hash that its file had when it was indexed."""
     entry = entry_of(photos, id)
     return photos.layout.path_of(entry.path), entry.hash
-
-
-def _unchanged(path: FilePath, hash: str) -> BufferedIOBase:
-    """The open file, if its content has this hash: what is sent afterwards is the file that was compared."""
-    with ExitStack() as closing:
-        try:
-            local = fetched(path)
-            require_input_file(local, "an image file")
-            file: BufferedIOBase = closing.enter_context(local.open("rb"))
-            same = hash_of(file) == hash
-        except (FaembError, OSError):
-            raise Problem(404, f"The file {path.name} is not there, or cannot be read.") from None
-        if not same:
-            raise Problem(409, f"The file {path.name} has changed since it was indexed; run faemb update.")
-        closing.pop_all()
-    return file
 
 
 def _blocks(file: BufferedIOBase) -> Iterator[bytes]:
@@ -214,11 +197,18 @@ def _blocks(file: BufferedIOBase) -> Iterator[bytes]:
             yield block
 
 
-async def _picture(service: Service, path: FilePath, side: int) -> bytes:
+async def _indexed_picture(service: Service, path: FilePath, hash: str, side: int) -> bytes:
+    async with service.files.picture(path, hash) as copy:
+        return await _picture(service, copy, path.name, side)
+
+
+async def _picture(service: Service, file: FilePath, name: str, side: int) -> bytes:
     try:
-        return await asyncio.wrap_future(service.describers.picture(path, side))
+        return await asyncio.wrap_future(service.describers.picture(file, side))
+    except WorkerDied as error:
+        raise later(f"The file {name} cannot be shown now: {error}; try again.") from error
     except (FaembError, TaskFailed) as error:
-        raise Problem(404, f"The file {path.name} cannot be shown: {error}.") from error
+        raise Problem(404, f"The file {name} cannot be shown: {str(error).replace(str(file), name)}.") from error
 
 
 def _jpeg(content: bytes, *, is_kept: bool) -> Response:

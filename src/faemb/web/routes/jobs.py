@@ -16,15 +16,18 @@ from faemb.web.service import Shared, Writable
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
-JobId = Annotated[str, Path(description="As the answer that has started it gives it.")]
+JobId = Annotated[str, Path(description="Id from the answer to `POST /api/jobs`.")]
 
 
 @router.post("/jobs", status_code=202)
 async def start(service: Shared, changes: Writable, request: schema.JobRequest, response: Response) -> schema.Job:
     """Start long work, which goes on after the answer."""
     if request.kind == "add":
-        folder = request.folder or ""
-        allowed = await service.looking.do(lambda photos: require_allowed(photos, folder, changes.uploads))
+        folder = request.folder
+        if not folder:
+            raise Problem(422, "folder is missing; a job of the kind add needs a folder of the server.")
+        others = changes.uploads, *service.settings.folders
+        allowed = await service.looking.do(lambda photos: require_allowed(photos, folder, others))
 
         def add(photos: Collection, progress: Progress) -> Outcome:
             return add_folder(photos, allowed, progress)
@@ -35,19 +38,19 @@ async def start(service: Shared, changes: Writable, request: schema.JobRequest, 
     else:
         job = changes.start(request.kind, update if request.kind == "update" else relearn)
     response.headers["Location"] = address(job)
-    return told(job)
+    return job_answer(job)
 
 
 @router.get("/jobs")
 async def jobs(service: Shared) -> schema.JobList:
     """All jobs that wait or run, and the last ones that have ended; the newest first."""
-    return schema.JobList(jobs=[told(job) for job in service.jobs.all()])
+    return schema.JobList(jobs=[job_answer(job) for job in service.jobs.all()])
 
 
 @router.get("/jobs/{id}")
 async def job(service: Shared, id: JobId) -> schema.Job:
     """How far a job is."""
-    return told(service.jobs.get(id))
+    return job_answer(service.jobs.get(id))
 
 
 @router.delete("/jobs/{id}")
@@ -55,14 +58,14 @@ async def cancel(service: Shared, id: JobId) -> schema.Job:
     """Cancel a job: one that runs ends at its next step, and what it has stored stays."""
     job = service.jobs.get(id)
     job.cancel()
-    return told(job)
+    return job_answer(job)
 
 
 def address(job: Job) -> str:
     return f"/api/jobs/{job.id}"
 
 
-def told(job: Job) -> schema.Job:
+def job_answer(job: Job) -> schema.Job:
     left, outcome = job.seconds_left, job.outcome
     return schema.Job(
         id=job.id,

@@ -2,30 +2,38 @@
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from pathlib import Path as FilePath
+from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Path, Query, UploadFile
 
 from faemb.collection import Collection, Explanation, Hit
-from faemb.collection.file_state import in_words, state_at_a_glance, state_of
+from faemb.collection.file_state import state_at_a_glance
+from faemb.collection.searching import SearchOptions
 from faemb.features import parse_box
 from faemb.pages.evidence import reasons
+from faemb.runtime.paths_and_urls import Url
 from faemb.web import schema
 from faemb.web.answer_cache import MOST_HITS, AnswerOptions
 from faemb.web.listing import Dates, Filter
 from faemb.web.problems import Problem, sentence, text
 from faemb.web.queries import Question
 from faemb.web.query_parsing import KEY, boxed, entry_of, question_from, question_of, when_turned
-from faemb.web.routes.images import facts_of
+from faemb.web.routes.images import facts_of, place_of
 from faemb.web.service import Service, Shared
 
-_AWAY = {"model": schema.Problem, "description": "The server with the collection's vectors does not answer."}
-router = APIRouter(prefix="/api", tags=["search"], responses={503: _AWAY})
+router = APIRouter(prefix="/api", tags=["search"], responses=schema.AWAY)
 
 _PAGE = 60
 """Hits of an answer, if nothing else is asked for."""
 _MOST_VERIFIED = 1000
 _BOX = "Region of the query in pixels: x1,y1,x2,y2."
+_EXPAND = (
+    "results: also search with each result whose verdict is same; if there is none, verify 100 more candidates. "
+    "With verify=0 and without turned: average (query expansion), augmented (database-side augmentation), scaled "
+    "(similarity minus half the mean similarity of a result to its neighbours) or reciprocal (re-ranking of 100 "
+    "results by their mutual neighbours)."
+)
 _TURNED = "Also use the query turned by 90, 180 and 270 degrees: finds what lies on its side."
 
 
@@ -46,9 +54,7 @@ async def search(
     verify: Annotated[
         int, Form(ge=0, le=_MOST_VERIFIED, description="Number of images whose features are compared; 0 for none.")
     ] = 100,
-    expand: Annotated[
-        Literal["none", "results"], Form(description="results: also search with each sure result.")
-    ] = "none",
+    expand: Annotated[schema.Expansion, Form(description=_EXPAND)] = "none",
     turned: Annotated[bool, Form(description=_TURNED)] = False,
     folder: Annotated[str, Form(description="Only images in this folder and below it.")] = "",
     name: Annotated[str, Form(description="Only images whose file name contains this.")] = "",
@@ -60,6 +66,7 @@ async def search(
     The photograph is sent, or it is an image of the collection, or one that was sent before.
     """
     begun = time.perf_counter()
+    _require_possible(verify, least_confidence, expand, turned=turned)
     if file is not None and query is None:
         question = await question_from(service, file)
     elif query is not None and file is None:
@@ -82,6 +89,13 @@ async def search(
     return await service.searching.do(find)
 
 
+def _require_possible(verify: int, least_confidence: float | None, expand: str, *, turned: bool) -> None:
+    """An error for options that exclude each other, before the query is described."""
+    if least_confidence is not None and not verify:
+        raise Problem(422, "least_confidence needs results with a confidence, and verify is 0; leave one of them out.")
+    SearchOptions(MOST_HITS, verify=verify, expand=expand, turned=turned)
+
+
 @router.get("/explain/{query}/{id}")
 async def explain(
     service: Shared,
@@ -95,15 +109,33 @@ async def explain(
     """Why an image is a result of a query: the regions that match, and the transform that they agree with."""
     question = await _as_asked(service, await question_of(service, query), box, turned=turned)
 
+    notes = await _notes_on_picture(service, id)
+
     def compare(photos: Collection) -> schema.Explanation:
-        entry = entry_of(photos, id)
-        path = photos.layout.path_of(entry.path)
-        found = photos.explain_features(question.features, path, file=question.file, box=question.box)
-        astray = in_words(state_of(path, entry))
-        note = f"the result is shown by its stored thumbnail, since its file is not as it was: {astray}"
-        return _explained(question, id, found, [note] if astray else [])
+        path, source = place_of(photos, id)[0], question.source
+        found = photos.explain_features(
+            question.features, path, file=source.file, content=source.content, box=question.box
+        )
+        return _explained(question, id, found, notes)
 
     return await service.searching.do(compare)
+
+
+async def _notes_on_picture(service: Service, id: int) -> list[str]:
+    """What is shown in place of the result's file, if that cannot be; of one on another server, nobody asks."""
+
+    def read(photos: Collection) -> tuple[FilePath, str, bool]:
+        return *place_of(photos, id), photos.stored_thumbnail(entry_of(photos, id)) is not None
+
+    path, hash, has_thumbnail = await service.looking.do(read)
+    if isinstance(path, Url):
+        return []
+    try:
+        async with service.files.picture(path, hash):
+            return []
+    except Problem as fault:
+        shown = "by its stored thumbnail" if has_thumbnail else "without its picture"
+        return [f"the result is shown {shown}. {fault.detail}"]
 
 
 async def _as_asked(service: Service, question: Question, box: str | None, *, turned: bool) -> Question:
@@ -124,7 +156,7 @@ def _asked(question: Question) -> schema.Asked:
     box = None if question.box is None else list(question.box)
     return schema.Asked(
         key=question.key,
-        name=text(question.name),
+        name=text(question.source.name),
         width=width,
         height=height,
         features=len(question.features.features),
@@ -162,7 +194,7 @@ def _explained(question: Question, id: int, found: Explanation, notes: Sequence[
     verification, overlap, file = found.verification, found.overlap, found.result.file
     transform = None if verification is None else verification.transform
     return schema.Explanation(
-        query=_side(question.name, question.size, f"/api/pictures/{question.key}"),
+        query=_side(question.source.name, question.size, f"/api/pictures/{question.key}"),
         result=_side("" if file is None else file.name, found.result.size, f"/api/pictures/image-{id}"),
         similarity=found.similarity,
         confidence=round(found.confidence, 4),

@@ -45,9 +45,10 @@ export class AddView {
   }
 
   async #showFolders() {
-    const { folders } = await api.info().catch(() => ({ folders: [] }));
-    this.folders.replaceChildren(...folders.map((folder) => element("li", {}, element("bdi", {}, folder))));
-    if (!folders.length) this.folders.replaceChildren(element("li", { class: "soft" }, words.add.noFolders));
+    const { folders, folders_to_add: others } = await api.info().catch(() => ({ folders: [], folders_to_add: [] }));
+    const shown = [...new Set([...folders, ...others])];
+    this.folders.replaceChildren(...shown.map((folder) => element("li", {}, element("bdi", {}, folder))));
+    if (!shown.length) this.folders.replaceChildren(element("li", { class: "soft" }, words.add.noFolders));
     this.again.disabled = !folders.length;
   }
 
@@ -80,8 +81,11 @@ export class AddView {
   }
 }
 
-/** Folders that hold images of the collection; others below them can be typed. */
+/** Folders that hold images of the collection, and those of which visitors may add more; others below can be typed. */
 async function offerFolders(list) {
-  const found = await api.folders().catch(() => []);
-  list.replaceChildren(...found.map(({ folder }) => element("option", { value: folder })));
+  const [found, { folders_to_add: others }] = await Promise.all([
+    api.folders().catch(() => []), api.info().catch(() => ({ folders_to_add: [] })),
+  ]);
+  const offered = new Set([...found.map(({ folder }) => folder), ...others]);
+  list.replaceChildren(...[...offered].map((folder) => element("option", { value: folder })));
 }
