@@ -11,7 +11,8 @@ from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from browsing import Watch
-from faemb.collection import Collection
+from faemb.collection import Collection, new_model
+from faemb.features import HessianAffine
 from faemb.web.settings import ServerSettings
 from processes import wait_until
 from served import served, serving
@@ -395,6 +396,37 @@ def test_more_on_scrolling_and_at_the_press_of_a_button(page: Page, server: str)
     page.set_viewport_size({"width": 400, "height": 300})
     page.goto(f"{server}/?view=browse")
     shown = page.locator(".endless .card:not(.skeleton)")
+def test_what_the_boxes_to_check_do_not_say_is_not_asked(page: Page, server: str, ids: dict[str, int]):
+    """The server would take turned=1 for a yes, and refuse other values of expand."""
+    page.goto(f"{server}/?query=image-{ids['palace/original.jpg']}&expand=all&turned=1")
+    expect(page).to_have_url(f"{server}/?query=image-{ids['palace/original.jpg']}")
+    expect(cards(page).first.locator(".claim.same")).to_be_visible()
+    for label in ("Search again with each sure result", "The picture may lie on its side"):
+        expect(page.get_by_label(label)).not_to_be_checked()
+
+
+def test_turned_pictures_are_not_asked_for_where_the_collection_finds_them_anyway(
+    page: Page, photograph: Path, tmp_path: Path
+):
+    """An address from another collection; also with a filter, and a photograph after it."""
+    shutil.copytree(photograph.parent, tmp_path / "images")
+    model = new_model(HessianAffine(max_features=400, rotation_invariant=True))
+    with Collection.create(tmp_path / "any.faemb", model) as collection:
+        collection.add(tmp_path / "images")
+    with serving(ServerSettings(tmp_path / "any.faemb", jobs=1)) as client:
+        first, second = (image["id"] for image in client.get("/api/images").json()["images"][:2])
+        page.goto(f"{client.base_url}?query=image-{first}&turned=true&name=right&compare={second}")
+        expect(page.get_by_role("dialog").locator(".verdict")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page).to_have_url(re.compile(f"query=image-{first}&name=right$"))
+        page.get_by_role("button", name="Clear filters").click()
+        expect(page).to_have_url(re.compile(f"query=image-{first}$"))
+        expect(cards(page).nth(1)).to_be_visible()
+        page.get_by_label("Another photograph").set_input_files(photograph)
+        assert_found_palace(page)
+        page.close()  # it asks the server now and then
+
+
     expect(page.locator(".foot")).to_contain_text("of 35")
     before = shown.count()
     page.get_by_role("button", name="Show more").press("Enter")

@@ -9,7 +9,7 @@ import { QueryPanel } from "./query.js";
 import { Results, fieldsOf, searchedWith } from "./results.js";
 import { startArea } from "./start.js";
 import { server } from "./server.js";
-import { current, go } from "./state.js";
+import { CHOSEN, current, go } from "./state.js";
 import { words } from "./words.js";
 
 export class SearchView {
@@ -25,8 +25,8 @@ export class SearchView {
       this.comparison.steps();
     });
     this.choices = [
-      new Choice("expand", "results", filters.expand, filters.expandWhy),
-      ...(server.upright ? [new Choice("turned", "true", filters.turned, filters.turnedWhy)] : []),
+      new Choice("expand", filters.expand, filters.expandWhy),
+      ...(server.upright ? [new Choice("turned", filters.turned, filters.turnedWhy)] : []),
     ];
     this.filters = new Filters(this.choices.map((choice) => choice.element));
     this.comparison = new Comparison(() => this.results);
@@ -117,18 +117,17 @@ export class SearchView {
 
 /** A box to check, whose state is a field of the address. */
 class Choice {
-  constructor(field, value, name, why) {
+  constructor(field, name, why) {
     this.field = field;
-    this.value = value;
     this.input = element("input", { type: "checkbox", onchange: () => this.#go() });
     this.element = element("label", { class: "check", title: why }, this.input, element("span", {}, name));
   }
 
   update(state) {
-    this.input.checked = state[this.field] === this.value;
+    this.input.checked = Boolean(state[this.field]);
   }
 
   #go() {
-    go({ ...current(), [this.field]: this.input.checked ? this.value : "", compare: "" });
+    go({ ...current(), [this.field]: this.input.checked ? CHOSEN[this.field] : "", compare: "" });
   }
 }
