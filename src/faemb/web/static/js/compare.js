@@ -4,6 +4,7 @@ import { fileOf } from "./addresses.js";
 import * as api from "./api.js";
 import { bar } from "./cards.js";
 import { element, say } from "./dom.js";
+import { problem } from "./endless.js";
 import { icon } from "./icons.js";
 import { JoinedView } from "./joined.js";
 import { OverlayView } from "./overlay.js";
@@ -157,7 +158,7 @@ export class Comparison {
     this.files.replaceChildren();
     this.manners.hidden = true;
     this.body.removeAttribute("aria-busy");
-    this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
+    this.body.replaceChildren(problem(error, () => { this.loaded = null; this.#load(this.state); }));
     this.steps();
   }
 

@@ -85,14 +85,14 @@ export class SearchView {
       if (file.size > server.mostBytes) throw new api.Problem(413, words.query.tooLarge(file.name, server.mostBytes));
       go(await searchedWith(file, state, signal));
     } catch (error) {
-      if (!signal.aborted) this.#refused(error);
+      if (!signal.aborted) this.#refused(error, file);
     }
   }
 
   /** The page goes back to what the address names, and says why. */
-  #refused(error) {
+  #refused(error, file) {
     go({ ...current(), compare: "", how: "" });
-    this.problem = problem(error);
+    this.problem = problem(error, () => this.ask([file]));
     this.main.prepend(this.problem);
   }
 

@@ -20,21 +20,20 @@ export function startArea(onFiles) {
   );
   const drop = element("p", { class: "for-keys" }, start.drop);
   const area = element("div", { class: "drop-area" }, icon("image"), drop, choices);
-  const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
-  const offered = element(
-    "section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards,
-  );
-  fill(cards, offered);
+  const offered = element("section", { "aria-labelledby": "start-or" });
+  fill(offered);
   return element("div", { class: "start" }, element("h1", {}, start.heading), area, offered);
 }
 
-async function fill(cards, offered) {
+async function fill(offered) {
+  const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
+  offered.replaceChildren(element("h2", { id: "start-or" }, words.start.or), cards);
   try {
     const shown = await someImages();
     cards.replaceChildren(...shown.map(offer));
     if (!shown.length) offered.replaceChildren(nothing());
   } catch (error) {
-    offered.replaceChildren(isTold(error) ? "" : problem(error));
+    offered.replaceChildren(isTold(error) ? "" : problem(error, () => fill(offered)));
   }
 }
 
