@@ -1,6 +1,7 @@
 /* The first view: a place to drop a photograph, and pictures of the collection to start with. */
 
 import * as api from "./api.js";
+import { cameraButton } from "./camera.js";
 import { card, skeletons } from "./cards.js";
 import { chooser } from "./choosing.js";
 import { element } from "./dom.js";
@@ -16,7 +17,7 @@ export function startArea(onFiles) {
   const { start } = words;
   const choices = element(
     "p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }),
-    chooser(onFiles, { text: start.photograph, camera: true }),
+    chooser(onFiles, { text: start.photograph, camera: true }), cameraButton(onFiles),
   );
   const drop = element("p", { class: "for-keys" }, start.drop);
   const area = element("div", { class: "drop-area" }, icon("image"), drop, choices);
