@@ -168,7 +168,7 @@ def test_a_finger_scrolls_the_page_and_draws_a_box_after_a_button(phone: Page, s
 
 
 def test_a_box_on_a_query_whose_picture_is_away(page: Page, watch: Watch, gallery: Path, tmp_path: Path):
-    """It is known before the size of the picture is: a frame without a picture is shown as soon as a box can be drawn."""
+    """That is known before its size: the frame is shown, without a picture, as soon as a box can be drawn."""
     watch.expected = ("404",)
     shutil.copytree(gallery / "images" / "palace", tmp_path / "images")
     with Collection.create(tmp_path / "palace.faemb", Collection.open(gallery / "gallery.faemb").model) as collection:
