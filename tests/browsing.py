@@ -1,14 +1,16 @@
 """Pages in the browser, and what none of them may do."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, BrowserContext, BrowserType, ConsoleMessage, Page, Request, expect
 
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "screenshots"
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 PATIENCE = 20_000
 """Milliseconds that a test waits for what it expects: machines that run tests are busy."""
 
@@ -38,6 +40,13 @@ class Watch:
     def _request(self, request: Request) -> None:
         if not request.url.startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:", "data:")):
             self.faults.append(f"request to {request.url}")
+
+
+@contextmanager
+def launched(chromium: BrowserType, *flags: str) -> Iterator[Browser]:
+    browser = chromium.launch(executable_path=CHROMIUM, args=flags)
+    yield browser
+    browser.close()
 
 
 @contextmanager

@@ -9,12 +9,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from browsing import Watch, opened
+from browsing import Watch, launched, opened
 from gallery import make_gallery
 from served import served
 
 SIZES = {390: {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}, 1600: {}}
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,10 +54,8 @@ def writable(own_gallery: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM)
+    with sync_playwright() as driver, launched(driver.chromium) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

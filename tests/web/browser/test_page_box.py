@@ -1,13 +1,18 @@
 """The box on the query, by mouse, touch and keyboard; it is searched with as soon as it is let go."""
 
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
-from browsing import Watch, opened
+from browsing import SCREENSHOTS, Watch, opened
+from faemb.collection import Collection
+from faemb.web.settings import ServerSettings
 from processes import wait_until
+from served import serving
 
 
 @pytest.fixture
@@ -160,3 +165,31 @@ def test_a_finger_scrolls_the_page_and_draws_a_box_after_a_button(phone: Page, s
     swipe(phone, (0.75, 0.75), (0.8, 0.8), (0.9, 0.85))
     expect(phone).to_have_url(re.compile(r"box=\d+,\d+,57"))
     assert_near(box_in_address(phone), (0.25, 0.25, 0.9, 0.85), SIZE)
+
+
+def test_a_box_on_a_query_whose_picture_is_away(page: Page, watch: Watch, gallery: Path, tmp_path: Path):
+    """That is known before its size: the frame is shown, without a picture, as soon as a box can be drawn."""
+    watch.expected = ("404",)
+    shutil.copytree(gallery / "images" / "palace", tmp_path / "images")
+    with Collection.create(tmp_path / "palace.faemb", Collection.open(gallery / "gallery.faemb").model) as collection:
+        collection.make_thumbnails = False
+        collection.add(tmp_path / "images")
+    (tmp_path / "images" / "original.jpg").unlink()
+    held: list[Route] = []
+    page.route("**/api/search", lambda route: held.append(route))
+    with serving(ServerSettings(tmp_path / "palace.faemb", jobs=1)) as client:
+        images = client.get("/api/images").json()["images"]
+        away = next(image["id"] for image in images if image["name"] == "original.jpg")
+        page.goto(f"{client.base_url}?query=image-{away}")
+        expect(page.get_by_text("The picture cannot be shown.")).to_be_visible()
+        expect(page.locator(".surface")).to_be_hidden()
+        assert wait_until(lambda: page.evaluate("1") and bool(held))
+        held.pop().continue_()
+        page.unroute("**/api/search")
+        expect(page.locator(".surface")).to_be_visible()
+        expect(page.locator(".query .detail").first).to_contain_text("The picture cannot be shown.")
+        drag(page, (0.2, 0.2), (0.6, 0.7))
+        assert_near(box_in_address(page), (0.2, 0.2, 0.6, 0.7), SIZE)
+        expect(page.locator(".query .detail").first).to_contain_text("in the box")
+        page.screenshot(path=SCREENSHOTS / "box-without-picture.png")
+        page.close()  # it asks the server now and then

@@ -52,6 +52,25 @@ def test_a_view(looking: tuple[str, Page], view: str, writable: str, ids: dict[s
     assert_headings_follow_each_other(page)
 
 
+SLOWLY = {"offline": False, "latency": 150, "downloadThroughput": -1, "uploadThroughput": -1}
+SHIFTS = """() => new Promise((done) => new PerformanceObserver((list) =>
+  done(list.getEntries().filter((entry) => !entry.hadRecentInput).map(
+    (entry) => [entry.value, entry.sources.map((source) => source.node?.outerHTML?.slice(0, 100)).join()]))
+).observe({ type: "layout-shift", buffered: true }) || setTimeout(() => done([]), 500))"""
+"""What has moved by itself, and what it was."""
+
+
+@pytest.mark.parametrize("looking", ["390-light", "1600-light"], indirect=True)
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_moves_while_a_view_comes(looking: tuple[str, Page], view: str, writable: str, ids: dict[str, int]):
+    """Each answer takes a while, so that the view is seen before it."""
+    _, page = looking
+    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", SLOWLY)
+    show(page, writable + VIEWS[view], ids)
+    shifts = page.evaluate(SHIFTS)
+    assert sum(value for value, _ in shifts) < 0.01, shifts
+
+
 def assert_headings_follow_each_other(page: Page) -> None:
     """From the first level on, and none is left out on the way down, as those who jump by headings expect."""
     headings = page.locator("h1, h2, h3, h4").evaluate_all(

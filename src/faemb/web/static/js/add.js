@@ -26,11 +26,11 @@ export class AddView {
     this.folders = element("ul", { class: "paths" });
     this.work = element("div", { class: "jobs" });
     this.again = button(add.update, () => this.#start({ kind: "update" }), { icon: icon("again") });
-    const folders = element(
-      "section", {}, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders,
+    this.section = element(
+      "section", { hidden: true }, element("h2", {}, add.folders), element("p", { class: "soft" }, add.foldersWhy), this.folders,
       this.again, this.#folderForm(), this.work,
     );
-    main.replaceChildren(heading, area, uploads.element, folders);
+    main.replaceChildren(heading, area, uploads.element, this.section);
     this.#showFolders();
   }
 
@@ -50,6 +50,7 @@ export class AddView {
     this.folders.replaceChildren(...shown.map((folder) => element("li", {}, element("bdi", {}, folder))));
     if (!shown.length) this.folders.replaceChildren(element("li", { class: "soft" }, words.add.noFolders));
     this.again.disabled = !folders.length;
+    this.section.hidden = false;
   }
 
   #folderForm() {

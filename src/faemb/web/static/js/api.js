@@ -2,10 +2,15 @@
 
 import { words } from "./words.js";
 
+/** Of a request that is answered in the same way however often it is sent. */
+const FINAL = [400, 404, 413, 422];
+
 export class Problem extends Error {
-  constructor(status, sentence) {
+  /** `later`: the server says when to ask again. */
+  constructor(status, sentence, { later = false } = {}) {
     super(sentence);
     this.status = status;
+    this.passes = later || !FINAL.includes(status);
   }
 }
 
@@ -46,7 +51,8 @@ async function reached(send) {
 async function contentOf(response) {
   const content = await response.json().catch(() => null);
   if (response.ok && content) return content;
-  throw new Problem(response.status, content?.detail ?? words.failed(response.status));
+  const later = response.headers.has("Retry-After");
+  throw new Problem(response.status, content?.detail ?? words.failed(response.status), { later });
 }
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));

@@ -18,7 +18,7 @@ export class CollectionView {
     try {
       this.#show(await api.info());
     } catch (error) {
-      this.content.replaceChildren(problem(error));
+      this.content.replaceChildren(problem(error, () => this.update()));
     }
     this.content.removeAttribute("aria-busy");
   }

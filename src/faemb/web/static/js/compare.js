@@ -4,6 +4,7 @@ import { fileOf } from "./addresses.js";
 import * as api from "./api.js";
 import { bar } from "./cards.js";
 import { element, say } from "./dom.js";
+import { problem } from "./endless.js";
 import { icon } from "./icons.js";
 import { JoinedView } from "./joined.js";
 import { OverlayView } from "./overlay.js";
@@ -32,7 +33,7 @@ export class Comparison {
     const over = state.how === "over";
     this.hows[over ? "over" : "side"].checked = true;
     this.options.hidden = over;
-    this.manners.hidden ||= !over; // shown when it is known that one can be laid over the other
+    this.manners.hidden ||= !over; // and when it is known that one cannot be laid over the other
     this.#load(state);
   }
 
@@ -70,8 +71,8 @@ export class Comparison {
     const why = element("section", { class: "why" }, element("h3", {}, compare.why), this.claim, this.reasons);
     this.files = element("p", { class: "choices" });
     this.side = element(
-      "div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(), why, this.files,
-      element("p", { class: "soft keys" }, compare.keys),
+      "div", { class: "compare-side" }, this.#how(), this.#options(), this.#manners(),
+      element("p", { class: "soft keys" }, compare.keys), why, this.files,
     );
     this.dialog = element("dialog", { class: "compare", "aria-labelledby": "compare-title" },
       element("div", { class: "compare-head" }, this.title, element("div", { class: "tools" }, tools)), this.body,
@@ -157,7 +158,7 @@ export class Comparison {
     this.files.replaceChildren();
     this.manners.hidden = true;
     this.body.removeAttribute("aria-busy");
-    this.body.replaceChildren(element("p", { class: "problem", role: "alert" }, error.message));
+    this.body.replaceChildren(problem(error, () => { this.loaded = null; this.#load(this.state); }));
     this.steps();
   }
 
@@ -233,7 +234,8 @@ export class Comparison {
     this.sliderName = element("span", {}, compare.opacity);
     this.sliding = element("label", { class: "slider" }, this.sliderName, this.slider);
     this.hint = element("p", { class: "soft" });
-    this.manners = element("div", { class: "options", hidden: true }, group, this.sliding, this.hint);
+    this.manners = element("div", { class: "options" }, group, this.sliding, this.hint);
+    this.#lay();
     return this.manners;
   }
 

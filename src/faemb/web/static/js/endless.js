@@ -76,8 +76,7 @@ export class Endless {
     this.watch.disconnect();
     if (!this.offset) this.list.replaceChildren();
     this.element.removeAttribute("aria-busy");
-    const again = button(words.again, () => (this.offset ? this.more() : this.restart()), { kind: "plain" });
-    this.foot.replaceChildren(problem(error), isFinal(error.status) ? "" : again);
+    this.foot.replaceChildren(problem(error, () => (this.offset ? this.more() : this.restart())));
   }
 
   close() {
@@ -86,10 +85,8 @@ export class Endless {
   }
 }
 
-/** Whether asking again is answered in the same way: the fault is in what was asked. */
-const isFinal = (status) => [400, 404, 422].includes(status);
-
-/** An error where the user looks. */
-export function problem(error) {
-  return element("p", { class: "problem", role: "alert" }, error.message);
+/** An error where the user looks; `again` is offered if that may help. */
+export function problem(error, again) {
+  const told = element("p", { class: "problem", role: "alert" }, error.message);
+  return element("div", { class: "trouble" }, told, error.passes && button(words.again, again, { kind: "plain" }));
 }

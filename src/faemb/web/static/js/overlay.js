@@ -50,7 +50,7 @@ export class OverlayView {
     clearInterval(this.blinking);
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (manner === "blink" && !still) this.blinking = setInterval(() => this.swap(), BLINK);
-    this.#apply();
+    this.#fit();
   }
 
   /** From the query to the result, or back. */

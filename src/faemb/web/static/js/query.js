@@ -56,11 +56,13 @@ export class QueryPanel {
   answered(query, itself) {
     this.size = [query.width, query.height];
     this.#picture(query.key, query);
+    this.element.classList.remove("without-picture"); // a box can be drawn where no picture is shown
     this.#fit();
     this.picture.alt = words.query.picture(query.name);
     this.name.replaceChildren(nameOf(query.name));
     this.facts.replaceChildren(
       words.query.features(query.features, Boolean(query.box)), itself ? ` · ${words.query.inCollection}` : "",
+      this.picture.hidden ? ` · ${words.query.noPicture}` : "",
     );
     this.editor.show(this.size, query.box && query.box.map(Math.round));
     this.#hint(query.box);

@@ -9,7 +9,7 @@ import { QueryPanel } from "./query.js";
 import { Results, fieldsOf, searchedWith } from "./results.js";
 import { startArea } from "./start.js";
 import { server } from "./server.js";
-import { current, go } from "./state.js";
+import { CHOSEN, current, go } from "./state.js";
 import { words } from "./words.js";
 
 export class SearchView {
@@ -25,8 +25,8 @@ export class SearchView {
       this.comparison.steps();
     });
     this.choices = [
-      new Choice("expand", "results", filters.expand, filters.expandWhy),
-      ...(server.upright ? [new Choice("turned", "true", filters.turned, filters.turnedWhy)] : []),
+      new Choice("expand", filters.expand, filters.expandWhy),
+      ...(server.upright ? [new Choice("turned", filters.turned, filters.turnedWhy)] : []),
     ];
     this.filters = new Filters(this.choices.map((choice) => choice.element));
     this.comparison = new Comparison(() => this.results);
@@ -85,14 +85,14 @@ export class SearchView {
       if (file.size > server.mostBytes) throw new api.Problem(413, words.query.tooLarge(file.name, server.mostBytes));
       go(await searchedWith(file, state, signal));
     } catch (error) {
-      if (!signal.aborted) this.#refused(error);
+      if (!signal.aborted) this.#refused(error, file);
     }
   }
 
   /** The page goes back to what the address names, and says why. */
-  #refused(error) {
+  #refused(error, file) {
     go({ ...current(), compare: "", how: "" });
-    this.problem = problem(error);
+    this.problem = problem(error, () => this.ask([file]));
     this.main.prepend(this.problem);
   }
 
@@ -117,18 +117,17 @@ export class SearchView {
 
 /** A box to check, whose state is a field of the address. */
 class Choice {
-  constructor(field, value, name, why) {
+  constructor(field, name, why) {
     this.field = field;
-    this.value = value;
     this.input = element("input", { type: "checkbox", onchange: () => this.#go() });
     this.element = element("label", { class: "check", title: why }, this.input, element("span", {}, name));
   }
 
   update(state) {
-    this.input.checked = state[this.field] === this.value;
+    this.input.checked = Boolean(state[this.field]);
   }
 
   #go() {
-    go({ ...current(), [this.field]: this.input.checked ? this.value : "", compare: "" });
+    go({ ...current(), [this.field]: this.input.checked ? CHOSEN[this.field] : "", compare: "" });
   }
 }

@@ -1,6 +1,7 @@
 /* The first view: a place to drop a photograph, and pictures of the collection to start with. */
 
 import * as api from "./api.js";
+import { cameraButton } from "./camera.js";
 import { card, skeletons } from "./cards.js";
 import { chooser } from "./choosing.js";
 import { element } from "./dom.js";
@@ -16,25 +17,24 @@ export function startArea(onFiles) {
   const { start } = words;
   const choices = element(
     "p", { class: "choices" }, chooser(onFiles, { text: start.choose, kind: "strong" }),
-    chooser(onFiles, { text: start.photograph, camera: true }),
+    chooser(onFiles, { text: start.photograph, camera: true }), cameraButton(onFiles),
   );
   const drop = element("p", { class: "for-keys" }, start.drop);
   const area = element("div", { class: "drop-area" }, icon("image"), drop, choices);
-  const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
-  const offered = element(
-    "section", { "aria-labelledby": "start-or" }, element("h2", { id: "start-or" }, start.or), cards,
-  );
-  fill(cards, offered);
+  const offered = element("section", { "aria-labelledby": "start-or" });
+  fill(offered);
   return element("div", { class: "start" }, element("h1", {}, start.heading), area, offered);
 }
 
-async function fill(cards, offered) {
+async function fill(offered) {
+  const cards = element("ol", { class: "cards start-cards", role: "list" }, skeletons(SHOWN));
+  offered.replaceChildren(element("h2", { id: "start-or" }, words.start.or), cards);
   try {
     const shown = await someImages();
     cards.replaceChildren(...shown.map(offer));
     if (!shown.length) offered.replaceChildren(nothing());
   } catch (error) {
-    offered.replaceChildren(isTold(error) ? "" : problem(error));
+    offered.replaceChildren(isTold(error) ? "" : problem(error, () => fill(offered)));
   }
 }
 

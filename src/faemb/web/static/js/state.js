@@ -1,5 +1,7 @@
 /* What is shown is in the address, so that back, forward, reload and sharing work. */
 
+import { server } from "./server.js";
+
 const FIELDS = {
   search: ["query", "box", "expand", "turned", "folder", "name", "since", "until", "compare", "how"],
   browse: ["folder", "name", "since", "until", "order"],
@@ -9,6 +11,8 @@ const FIELDS = {
   jobs: [],
 };
 export const FILTERS = ["folder", "name", "since", "until"];
+/** Fields with one value besides none; what else an address gives there is left out. */
+export const CHOSEN = { expand: "results", turned: "true", how: "over", order: "date" };
 
 const listeners = [];
 
@@ -17,8 +21,13 @@ export function stateFrom(queryString) {
   const given = new URLSearchParams(queryString);
   const view = Object.hasOwn(FIELDS, given.get("view") ?? "") ? given.get("view") : "search";
   const state = { view };
-  for (const field of FIELDS[view]) state[field] = given.get(field) ?? "";
+  for (const field of FIELDS[view]) state[field] = allowed(field, given.get(field) ?? "");
   return state;
+}
+
+function allowed(field, value) {
+  if (field === "turned" && !server.upright) return ""; // the server refuses it
+  return Object.hasOwn(CHOSEN, field) && value !== CHOSEN[field] ? "" : value;
 }
 
 /** The address of a state. */
@@ -73,5 +82,6 @@ export function startHistory() {
   keepScroll();
   addEventListener("popstate", (event) => notify({ back: true, scroll: event.state?.scroll ?? 0 }));
   document.addEventListener("click", follow);
+  history.replaceState(history.state, "", addressOf(current())); // without what it has beside the state
   notify({ back: true, scroll: history.state?.scroll ?? 0 });
 }

@@ -38,6 +38,13 @@ export const words = {
     empty: "The collection has no pictures yet.",
     searchWith: (name) => `Search with ${name}`,
   },
+  camera: {
+    take: "Take it",
+    cancel: "Cancel",
+    name: "photograph.jpg",
+    refused: "The browser does not let this page use the camera: allow it beside the address of the page, then try again.",
+    failed: "The camera cannot be used: another program may be using it, so close that, then try again.",
+  },
   dropToSearch: "Drop to search with this photograph",
   dropToAdd: "Drop to add these pictures",
   noPicture: "That holds no picture file. Save the picture first, then drop or paste it here.",
