@@ -14,7 +14,7 @@ from benchmarks import affine
 from benchmarks.report import Result
 from faemb import Encoder, HessianAffine, preset
 from faemb.benchmark.datasets import Dataset, open_dataset
-from faemb.collection.model import FEATURES, learning_sample
+from faemb.collection.model import MAX_FEATURES, learning_sample
 from faemb.collection.packing import rounded
 from faemb.evaluation import average_precision
 from faemb.runtime.parallel import spread
@@ -53,7 +53,7 @@ def _on(name: str, dataset: Dataset) -> Iterator[Result]:
 
 
 def _descriptors(dataset: Dataset) -> list[np.ndarray]:
-    extract = HessianAffine(max_features=FEATURES).extract
+    extract = HessianAffine(max_features=MAX_FEATURES).extract
     found = {path: result for path, result in spread(extract, dataset.images) if not isinstance(result, Exception)}
     return [rounded(found[path]).descriptors for path in dataset.images]  # as a collection stores them
 

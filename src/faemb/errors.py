@@ -36,7 +36,10 @@ class NotFittedError(FaembError, RuntimeError):
 
 
 class FormatError(FaembError):
-    """A file that is not a model of this package, is damaged, or is newer than this version."""
+    """A model, collection, feature file or run that cannot be read.
+
+    It is damaged, of another kind, or made by a newer version.
+    """
 
 
 class ModelFileError(FormatError):

@@ -83,7 +83,7 @@ def test_gains_that_the_text_states_are_differences_of_numbers(better, worse, da
 def shown() -> Iterator[RequestedRow]:
     """All rows of all tables, and all presets."""
     for dataset in DATASETS:
-        choice = Choice(dataset, large=True, maps=True)
+        choice = Choice(dataset, long_vectors=True, maps=True)
         for table in TABLES.values():
             yield from table.rows(choice)
         for name in PUBLISHED:

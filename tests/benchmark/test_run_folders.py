@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
         ({}, "holidays-sota-flickr"),
         ({"table": None, "preset": "f-faemb-8", "variant": "released"}, "holidays-f-faemb-8-flickr-released"),
         ({"pooling": "sum", "seed": 3, "seeds": 5}, "holidays-sota-flickr-sum-seed-3-seeds-5"),
-        ({"rotation": True, "large": True}, "holidays-sota-flickr-rotation-large"),
+        ({"rotation": True, "long_vectors": True}, "holidays-sota-flickr-rotation-long-vectors"),
         ({"kind": "folder"}, "holidays-sota-flickr-folder"),
         ({"learning": (Path("a"), Path("b")), "distractors": (Path("c/d"),)}, "holidays-sota-a-b-d"),
         (

@@ -10,7 +10,7 @@ from faemb.cli.reference import commands
 from faemb.collection.backends import BACKENDS
 from faemb.collection.duplicates import LONG, THRESHOLD, THRESHOLD_OF_SHORT
 from faemb.collection.export import FORMATS
-from faemb.collection.model import FEATURES
+from faemb.collection.model import MAX_FEATURES
 from faemb.collection.searchable import DEFAULT_TOP
 from faemb.features import DETECTORS, HessianAffine
 from faemb.features.files.formats import FORMATS as FEATURE_FILES
@@ -118,6 +118,6 @@ def test_defaults_are_those_of_the_code() -> None:
     for option in options("--max-side").values():
         assert f"{HessianAffine().max_side:,} if not given" in option.help
     for command in ("index", "fit"):
-        assert f"{FEATURES:,} of {DETECTORS[0]} if not given" in options("--max-features")[command].help
+        assert f"{MAX_FEATURES:,} of {DETECTORS[0]} if not given" in options("--max-features")[command].help
     assert HessianAffine().max_features is None
     assert "all if not given" in options("--max-features")["features"].help

@@ -41,7 +41,7 @@ class Experiment:
     pooling: str | None = None
     """Pooling of all rows, such as "sinkhorn", the paper's; None for the default of each row."""
     rotation: bool = False
-    large: bool = False
+    long_vectors: bool = False
     kind: str | None = None
     seed: int = 0
     seeds: int = 1
@@ -55,7 +55,7 @@ class Experiment:
             *(self.dataset.resolve().name, self.table or self.preset or ""),
             *(folder.resolve().name for folder in (*self.learning, *self.distractors)),
             *(self.variant, self.pooling, self.kind),
-            *(word for word in ("rotation", "large") if getattr(self, word)),
+            *(word.replace("_", "-") for word in ("rotation", "long_vectors") if getattr(self, word)),
             *(f"{word}-{getattr(self, word)}" for word in ("seed", "seeds") if getattr(self, word) != _default(word)),
             *_extractor_words(self.extractor),
         ]
@@ -71,7 +71,7 @@ class Experiment:
                 "distractors": self.distractors,
             }.items()
         }
-        names = ("table", "preset", "variant", "pooling", "rotation", "large", "kind", "seed", "seeds")
+        names = ("table", "preset", "variant", "pooling", "rotation", "long_vectors", "kind", "seed", "seeds")
         extractor = {"extractor": repr(self.extractor), "fingerprint": self.extractor.fingerprint}
         return {**paths, **{name: getattr(self, name) for name in names}, **extractor, "device": device}
 
@@ -154,7 +154,7 @@ def _choices(experiment: Experiment, dataset: Dataset) -> Iterator[Choice]:
             variant=experiment.variant,
             pooling=experiment.pooling,
             seed=seed,
-            large=experiment.large,
+            long_vectors=experiment.long_vectors,
             maps=isinstance(experiment.extractor, CnnMap | CnnTokens) and experiment.extractor.max_features is None,
         )
 

@@ -36,7 +36,7 @@ class Choice:
     pooling: str | None = None
     """Pooling of all rows; None for the default of each."""
     seed: int = 0
-    large: bool = False
+    long_vectors: bool = False
     """Add rows of about 16,000 dimensions, which take hours without a GPU."""
     maps: bool = False
     """Whether the features are all cells of a network's maps; adds SPoC and R-MAC, which pool such maps."""
@@ -65,8 +65,8 @@ def embeddings(choice: Choice) -> Iterator[RequestedRow]:
 
 def anchors(choice: Choice) -> Iterator[RequestedRow]:
     for family in (*FIRST_ORDER, *SECOND_ORDER):
-        sizes = (16, 32, 64, *((128,) if choice.large else ())) if family in FIRST_ORDER else (2, 4, 8)
-        for n in (*sizes, *((16,) if choice.large and family in SECOND_ORDER else ())):
+        sizes = (16, 32, 64, *((128,) if choice.long_vectors else ())) if family in FIRST_ORDER else (2, 4, 8)
+        for n in (*sizes, *((16,) if choice.long_vectors and family in SECOND_ORDER else ())):
             encoder = preset(f"{family}-{64 if family in FIRST_ORDER else 8}", choice.variant)
             encoder.set_params(embedding__n_anchors=n)
             numbers = _published("sota", choice, method=METHODS[family], n=n)
@@ -75,7 +75,7 @@ def anchors(choice: Choice) -> Iterator[RequestedRow]:
 
 def sota(choice: Choice) -> Iterator[RequestedRow]:
     names = ["temb-64", "faemb-8", "f-faemb-8"]
-    names += ["temb-128", "faemb-16", "f-faemb-16"] if choice.large else []
+    names += ["temb-128", "faemb-16", "f-faemb-16"] if choice.long_vectors else []
     for name in names:
         family, _, n = name.rpartition("-")
         for rotation in (False, True):
@@ -83,7 +83,7 @@ def sota(choice: Choice) -> Iterator[RequestedRow]:
             numbers = _published("sota", choice, method=method, n=int(n))
             encoder = _preset(name, choice, rotation=rotation)
             yield Retrieval({"method": method, "n": int(n)}, encoder, numbers)
-    if choice.large:
+    if choice.long_vectors:
         yield Retrieval({"method": "best", "n": 8}, _seeded(preset("best"), choice))
 
 

@@ -231,7 +231,7 @@ def save_spectrum(spectrum: Spectrum, path: Path) -> None:
 
 
 def load_spectrum(path: Path) -> Spectrum:
-    with _damage_told(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+    with _damage_explained(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         return Spectrum(int(file["count"]), file["mean"], file["values"], file["vectors"])
 
 
@@ -254,7 +254,7 @@ def _as_bytes(checksum: int) -> bytes:
 
 def load_vectors(path: Path) -> Float[np.ndarray, "N D"]:
     """Vectors saved by `kept`; they never take more memory than the file has bytes, even if its header is wrong."""
-    with _damage_told(path):
+    with _damage_explained(path):
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         if mapped.ndim != 2 or mapped.dtype.kind != "f":
             raise ValueError(f"an array of shape {mapped.shape} and type {mapped.dtype}")
@@ -276,7 +276,7 @@ def _require_checksum(path: Path, vectors: np.ndarray, start: int) -> None:
 
 
 @contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
+def _damage_explained(path: Path) -> Iterator[None]:
     require_plain_file(path, "a file of an earlier run")
     try:
         with warnings.catch_warnings(action="ignore"):  # NumPy parses headers as Python code, which may warn

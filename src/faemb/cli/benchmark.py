@@ -54,8 +54,8 @@ def benchmark(
         ),
     ] = None,
     rotation: Annotated[bool, flag("With --preset: add rotation normalisation (+RN).", "--rotation")] = False,
-    large: Annotated[
-        bool, flag("Include the rows of about 16,000 dimensions, which take hours without a GPU.", "--large")
+    long_vectors: Annotated[
+        bool, flag("Include the rows of about 16,000 dimensions, which take hours without a GPU.", "--long-vectors")
     ] = False,
     distractors: Annotated[
         list[Path] | None, value("FOLDER", "Folder of images that are relevant to no query; may be repeated.")
@@ -95,7 +95,7 @@ def benchmark(
         variant=variant,
         pooling=pooling,
         rotation=rotation,
-        large=large,
+        long_vectors=long_vectors,
         kind=kind,
         seed=seed,
         seeds=seeds,

@@ -33,10 +33,10 @@ from faemb.cli.options import (
 from faemb.cli.results_as_text import (
     answer_as_json,
     answer_lines,
+    check_summary,
     group_as_json,
     group_lines,
     info_lines,
-    verdict,
     way_back,
 )
 from faemb.errors import InputError
@@ -159,8 +159,8 @@ def duplicates(
 
     Copies are resized, cropped, turned by a few degrees, encoded again, in other colours, or have a caption or a
     watermark; a collage is a copy of each of its pictures, and joins them. With --same-thing, a group may hold
-    different photographs of one thing. It is a chain: each image shows the same as another one of it, but two of them
-    may share nothing. Look before you delete.
+    different photographs of one thing. Groups are chains: each image matches another one of its group, but two of them
+    may not match each other. Look before you delete.
 
     Example: faemb duplicates photos.faemb --html duplicates.html
     """
@@ -259,7 +259,7 @@ def check(
     for fault in faults:
         warning(fault)
     value = {"faults": faults, "remaining": remaining}
-    output.show(value, [verdict(collection, len(faults), len(remaining), repair)])
+    output.show(value, [check_summary(collection, len(faults), len(remaining), repair)])
     if remaining:
         raise typer.Exit(1)
 

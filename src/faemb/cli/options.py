@@ -259,9 +259,9 @@ class ModelOptions(ExtractorOptions):
     ] = False
 
     def extractor(self) -> "Extractor":
-        from faemb.collection.model import FEATURES
+        from faemb.collection.model import MAX_FEATURES
 
-        limit = FEATURES if self.max_features is None and self._detector == "hessian-affine" else self.max_features
+        limit = MAX_FEATURES if self.max_features is None and self._detector == "hessian-affine" else self.max_features
         return self._extractor(limit or None)
 
     def model(self, device: str, sources: "Sources") -> "Model":

@@ -163,7 +163,7 @@ def _history(known: "Info") -> str:
     return history(known.learned_from, known.images - known.without_features)
 
 
-def verdict(collection: Path, faults: int, remaining: int, repair: bool) -> str:
+def check_summary(collection: Path, faults: int, remaining: int, repair: bool) -> str:
     if not faults:
         return f"{collection} is undamaged"
     found = f"{counted(faults, 'fault')} in {collection}"

@@ -70,7 +70,7 @@ class CurrentModel:
             known = description_in(self.catalogue.about())
             known = known or Description.of(settings_of(self.layout, self.catalogue, intact=intact))
             return ModelSummary(
-                known.told("extractor"), known.told("encoder"), known.dimension, known.parts, str(error)
+                known.part_as_text("extractor"), known.part_as_text("encoder"), known.dimension, known.parts, str(error)
             )
         encoder = model.encoder_ if model.is_fitted else model.encoder
         dimension = model.dimension if model.is_fitted else 0

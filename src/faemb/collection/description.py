@@ -46,7 +46,7 @@ class Description:
     def vectors_per_image(self) -> int:
         return vectors_per_image(self.parts)
 
-    def told(self, part: str) -> str:
+    def part_as_text(self, part: str) -> str:
         """A part of the model with its settings, as text."""
         tree = self.settings["settings"][part]
         tree = tree["settings"].get("embedding", tree)

@@ -18,7 +18,7 @@ from faemb.collection.layout import Layout
 from faemb.errors import FaembError, LockedError
 
 _LOOK = 0.5
-"""Seconds in which a lock that is not free is tried again: a process that looks whether it is held holds it shortly."""
+"""Seconds for which a held lock is retried: testing whether it is free holds it briefly."""
 
 
 def is_being_changed(layout: Layout) -> bool:

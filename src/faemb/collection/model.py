@@ -27,7 +27,7 @@ from faemb.runtime.storage import AnyPath
 from faemb.sets import some
 from faemb.settings import require_whole
 
-FEATURES = 2000
+MAX_FEATURES = 2000
 """Largest number of local features per image; more of them take time and space, and improve search little."""
 _TOLERANCE = 0.1
 """Tolerance of democratic pooling: mAP on 811 photographs is 77.0; at 0.003 it is 76.7 and takes 1.5 times as long."""
@@ -151,7 +151,7 @@ def new_model(
     device: str = "cpu",
 ) -> Model:
     """A model that is not fitted yet, with the encoder of the preset `name`."""
-    extractor = extractor or HessianAffine(max_features=FEATURES)
+    extractor = extractor or HessianAffine(max_features=MAX_FEATURES)
     encoder = preset(name, variant, tolerance=_TOLERANCE, device=device)
     return Model(extractor, encoder, shrink=name in (*COLLECTION, BEST), parts=parts)
 

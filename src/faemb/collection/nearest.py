@@ -58,7 +58,8 @@ def nearest(
 def products(queries: Float[np.ndarray, "Q D"], rows: Float[np.ndarray, "n *V D"]) -> Float[np.ndarray, "Q n"]:
     """The largest inner product of each query with the vectors of each row.
 
-    That of a row whose numbers can only be damaged is infinite: every query finds it, and its checksum tells.
+    That of a row whose numbers can only be damaged is infinite, so that every search finds it and its checksum is
+    compared.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scores = queries @ (rows if rows.ndim == 2 else rows[:, 0]).T

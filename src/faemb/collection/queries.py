@@ -71,7 +71,7 @@ def query_features(given: LocalFeatures | QueryFeatures) -> QueryFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class Description:
+class DescribedQuery:
     """A worker's result."""
 
     plain: Rounded
@@ -105,12 +105,13 @@ class DescribeQuery:
                 "read from files; leave out turned"
             )
 
-    def __call__(self, query: tuple[int, ImageLike]) -> Description:
+    def __call__(self, query: tuple[int, ImageLike]) -> DescribedQuery:
         image = fetched(query[1]) if isinstance(query[1], str | os.PathLike) else query[1]
         found = features_of_query(self.extractor, image)
         enlarging = self.extractor.enlarging() if is_enlarged(image, _selected(found, self.box)) else None
         more = None if enlarging is None else Rounded.of(enlarging.extract(image))
-        return Description(Rounded.of(found), more, self.box, tuple(self._turned(image, enlarging or self.extractor)))
+        turned = tuple(self._turned(image, enlarging or self.extractor))
+        return DescribedQuery(Rounded.of(found), more, self.box, turned)
 
     def _turned(self, image: ImageLike, extractor: Extractor) -> Iterator[Rounded]:
         if not self.turned:

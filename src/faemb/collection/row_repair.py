@@ -30,7 +30,7 @@ class RowFault(NamedTuple):
 
 def row_faults(catalogue: Catalogue) -> list[RowFault]:
     """A sentence for each row that does not match its checksum."""
-    return [RowFault(_told(row)) for row in catalogue.damaged_rows()]
+    return [RowFault(_sentence_for(row)) for row in catalogue.damaged_rows()]
 
 
 def repair_rows(writer: Writer, model: Encoding | None) -> list[RowFault]:
@@ -47,12 +47,12 @@ def _repaired(writer: Writer, model: Encoding | None, row: DamagedRow) -> RowFau
     if row.table != "images" or not isinstance(path, str):
         writer.catalogue.drop_row(row)
         more = _CONSEQUENCE.get(row.table, "").format(folder=typed(writer.layout.folder))
-        return RowFault(_told(row) + more)
+        return RowFault(_sentence_for(row) + more)
     entry = _confirmed(writer, model, row)
     writer.catalogue.rewrite(row, **{name: value for name, value in vars(entry).items() if name != "id"})
     if is_there(writer.layout.path_of(path)) or (entry.slot is None and entry.offset is None):
-        return RowFault(_told(row), path)
-    return RowFault(f"{_told(row)}; its file is not there and is read by the next update")
+        return RowFault(_sentence_for(row), path)
+    return RowFault(f"{_sentence_for(row)}; its file is not there and is read by the next update")
 
 
 def _confirmed(writer: Writer, model: Encoding | None, row: DamagedRow) -> Entry:
@@ -75,7 +75,7 @@ def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
-def _told(row: DamagedRow) -> str:
+def _sentence_for(row: DamagedRow) -> str:
     if row.table == "images":
         return f"{row.values['path']}: its row in the catalogue is damaged"
     return f"{next(iter(row.values.values()))}: its row in the table {row.table} of the catalogue is damaged"

@@ -16,7 +16,7 @@ class Verifier:
     """Judges candidates of one query in one state of a collection.
 
     unrelated: similarity of unrelated images, compared as the query is with its candidates
-    tolerant:  pass over features that are damaged, which is said in `note`; otherwise they are an error
+    tolerant:  skip damaged features and report them in `note`; otherwise they are an error
     """
 
     def __init__(self, view: View, unrelated: Unrelated, *, tolerant: bool) -> None:

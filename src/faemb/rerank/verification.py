@@ -60,7 +60,7 @@ class Verification:
     """How much better the matches agree than by chance: a score on a natural logarithmic scale, at least 0.
 
     It is minus the logarithm of a bound on the probability that as many independent wrong matches agree. Wrong matches
-    are not independent, so that it is no frequency: what a value means is measured, and said by the confidence.
+    are not independent, so it is not a probability; the confidence is calibrated from it.
     """
     matches: Int[np.ndarray, "M 2"]
     """Rows of the matched features in the first and the second image."""

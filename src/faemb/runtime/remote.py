@@ -255,7 +255,7 @@ def _explained(address: Address) -> Iterator[None]:
         raise _explanation(address, error) from None
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return str(getattr(error, "strerror", None) or error).strip() or type(error).__name__
 
 
@@ -273,8 +273,8 @@ def _explanation(address: Address, error: Exception) -> Exception:
     is_gone = isinstance(cause, FileNotFoundError) or "(NoSuchBucket)" in str(cause)
     if status in (404, 410) or (is_gone and status is None):
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), address.shown)
-    said = f"the server answers {status} {getattr(cause, 'message', '')}" if status else _said(cause)
-    why = reason(Exception(_masked(said, address)))
+    message = f"the server answers {status} {getattr(cause, 'message', '')}" if status else _message(cause)
+    why = reason(Exception(_masked(message, address)))
     variables = CREDENTIALS.get(address.scheme)
     if isinstance(cause, PermissionError) or status in (401, 403) or "redential" in type(cause).__name__:
         how = f", by {variables}" if variables else ""

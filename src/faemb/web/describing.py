@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from faemb.collection.queries import DescribeQuery, Description
+from faemb.collection.queries import DescribedQuery, DescribeQuery
 from faemb.features import Extractor
 from faemb.features.image import as_image
 from faemb.runtime.worker_processes import Workers
@@ -27,7 +27,7 @@ class _Features:
     box: Region
     turned: bool
 
-    def answer(self, extractor: Extractor) -> Description:
+    def answer(self, extractor: Extractor) -> DescribedQuery:
         return DescribeQuery(extractor, self.box, self.turned)((0, self.file))
 
 
@@ -63,7 +63,7 @@ class _Work:
 
     extractor: Extractor
 
-    def __call__(self, request: _Request) -> Description | bytes:
+    def __call__(self, request: _Request) -> DescribedQuery | bytes:
         return request.answer(self.extractor)
 
 
@@ -73,7 +73,7 @@ class Describers:
         self._workers: Workers[_Request, Any] = Workers(_Work(extractor), jobs)
         self._workers.start(_WarmUp())
 
-    def features(self, file: Path, box: Region = None, *, turned: bool = False) -> "Future[Description]":
+    def features(self, file: Path, box: Region = None, *, turned: bool = False) -> "Future[DescribedQuery]":
         """The local features of a query, as `Collection.search` extracts them."""
         return self._workers.submit(_Features(file, box, turned))
 

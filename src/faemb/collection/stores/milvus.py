@@ -102,14 +102,14 @@ class MilvusStore(Store):
 
     def drop(self, number: int) -> None:
         if self.about(self.name_of(number)) is not None:
-            self._let_go(self.name_of(number))
+            self._drop_collection(self.name_of(number))
 
     def sweep(self, used: Collection[int]) -> None:
         """Delete unused tables of this store only, which their descriptions identify."""
         kept = {self.name_of(number) for number in used} | (collections_in(self._owner.folder) if used else set())
         for name in self.server.ask("list_collections"):
             if self._is_table(name) and name not in kept and self._is_ours(name):
-                self._let_go(name)
+                self._drop_collection(name)
 
     def publish(self, number: int) -> None:
         """Point the alias, under which other programs find the vectors, to this table."""
@@ -129,16 +129,16 @@ class MilvusStore(Store):
     def about(self, name: str) -> dict[str, Any] | None:
         """The parsed description of a table; None if there is no table, an error if it is another collection's."""
         try:
-            told = self.server.ask("describe_collection", name)
+            description = self.server.ask("describe_collection", name)
         except FormatError:
             return None
-        held = _facts(told.get("description", ""))
+        held = _facts(description.get("description", ""))
         if held.get("collection") != self._owner.collection:
             raise InputError(
                 f"the Milvus collection {name} at {self.address} belongs to another collection than "
                 f"{self.folder}; give the address of the right store"
             )
-        return held | {_WRITER: told.get("properties", {}).get(_WRITER, "")}
+        return held | {_WRITER: description.get("properties", {}).get(_WRITER, "")}
 
     def describe(self, model: Encoding) -> str:
         facts = {"collection": self._owner.collection, "model": model.fingerprint}
@@ -157,10 +157,10 @@ class MilvusStore(Store):
         return re.fullmatch(rf"{self._name}_[0-9]+(_[a-z]+_[0-9a-f]+)?", name) is not None
 
     def _is_ours(self, name: str) -> bool:
-        told = self.server.ask("describe_collection", name)
-        return bool(_facts(told.get("description", "")).get("collection") == self._owner.collection)
+        description = self.server.ask("describe_collection", name)
+        return bool(_facts(description.get("description", "")).get("collection") == self._owner.collection)
 
-    def _let_go(self, name: str) -> None:
+    def _drop_collection(self, name: str) -> None:
         for alias in self.server.ask("list_aliases", name)["aliases"]:
             self.server.ask("drop_alias", alias)
         self.server.ask("drop_collection", name)
