@@ -22,6 +22,8 @@ from faemb.features.image import read_image
 from faemb.rerank import SURE
 
 _STRANGERS, _QUERIES, _TOP = 200, 100, 10
+_AT_ONCE = 8
+"""So few queries are described in this process, whose processor time is measured."""
 _KINDS = {"without turned": False, "with turned": True}
 
 
@@ -68,7 +70,7 @@ def _searched(
 ) -> Iterator[list[Hit]]:
     """The best hits of each photograph, which is turned before by each of these quarter turns in turn."""
     images = (np.rot90(read_image(file).pixels, quarters[number % len(quarters)]) for number, file in enumerate(files))
-    while some := list(islice(images, 20)):
+    while some := list(islice(images, _AT_ONCE)):
         answers, _ = photos.search_many(
             [np.ascontiguousarray(each) for each in some], top=_TOP + 1, turned=turned, jobs=1
         )
