@@ -160,7 +160,7 @@ class TestWords:
 
     def test_a_caption_that_does_not_count(self):
         told = agreement(replace(found()[1], written_over=12))
-        assert told.endswith("at 9 places; not counted: 12 of a caption, a date or a logo in the same place of both")
+        assert told.endswith("at 9 places; not counted: 12 of a caption, a logo or a frame in the same place of both")
 
     def test_notes_come_last(self):
         assert reasons(unverified())[-1] == "features are not kept"

@@ -74,6 +74,10 @@ class VLAD(Embedding):
         if self.is_fitted and self.rotations_.shape[0] != cells:
             raise InputError(f"the array rotations_ has {self.rotations_.shape[0]} cells; expected {cells}")
 
+    def dimension_for(self, d: int) -> int:
+        """Without `terms`: the axes of cells are learned."""
+        return self.n_anchors * d
+
     def terms(self) -> Sequence[Term]:
         return (LocalLinear(self.rotations_),) if self.local_axes else (Linear(),)
 
