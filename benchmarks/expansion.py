@@ -8,6 +8,7 @@ The collections are kept in build/calibration.
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks import affine
 from benchmarks.calibration import kept_collection
@@ -15,11 +16,12 @@ from benchmarks.report import Result
 from faemb.benchmark.datasets import Dataset, open_dataset
 from faemb.collection import Collection, new_model
 from faemb.evaluation import Judgement, mean_average_precision
-from faemb.features import make_extractor
+from faemb.features import CnnMap, Network
 from faemb.rerank import VERIFIED
 from faemb.rerank.vector_expansion import BY_VECTORS
 
 _NETWORK = Path("models") / "squeezenet1_1_trunk.onnx"
+_PREPROCESSING: dict[str, Any] = {"channels": "bgr", "mean": (103.939, 116.779, 123.68), "std": 1}
 _AT_ONCE = 50
 _BY_VECTORS = {"vectors": (0, "none"), **{f"vectors, {how}": (0, how) for how in BY_VECTORS}}
 _VERIFIED = {"verified": (VERIFIED, "none"), "verified, results": (VERIFIED, "results")}
@@ -36,8 +38,8 @@ def run() -> Iterator[Result]:
         dataset = open_dataset(folder / name)
         with kept_collection(folder / name) as photos:
             yield from _compared(photos, dataset, name, gains)
-        network = new_model(make_extractor("map", network=folder / _NETWORK))
-        with kept_collection(folder / name, f"{name}-network", network) as photos:
+        network = Network.open(folder / _NETWORK, **_PREPROCESSING)
+        with kept_collection(folder / name, f"{name}-network", new_model(CnnMap(network))) as photos:
             yield from _compared(photos, dataset, f"{name}, network", {})
 
 
