@@ -8,6 +8,7 @@ are compared exactly, slots of removed images are skipped, and all candidates ar
 
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -125,8 +126,9 @@ class RaBitQ(Backend):
 
     name, _inner = "rabitq", "IndexRaBitQFastScan"
     least = 512
-    part_rows: ClassVar[int] = 1 << 17
-    """Number of codes in each part but the last."""
+    part_rows: ClassVar[int] = 1 << 19
+    """Number of codes in each part but the last. Each part selects as many candidates as are asked for: with four times
+    as many parts a search takes 1.6 times as long."""
 
     def __init__(self, index: Any, *later: Any) -> None:
         super().__init__(index)
@@ -176,9 +178,14 @@ class RaBitQ(Backend):
         """Scores and rows of the best in each part. Many queries are shared out by faiss, few by parts."""
         if len(short) >= cores():
             return [part.search(short, count) for part in self._parts]
-        threads = min(cores(), faiss().omp_get_max_threads(), len(self._parts))
-        with ThreadPoolExecutor(threads, initializer=faiss().omp_set_num_threads, initargs=(1,)) as pool:
-            return list(pool.map(lambda part: part.search(short, count), self._parts))
+        return list(self._threads.map(lambda part: part.search(short, count), self._parts))
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """Threads that compare one query with one part each. They are kept, since OpenMP has to start anew in each new
+        thread, which takes as long as half of a search."""
+        threads = min(cores(), faiss().omp_get_max_threads())
+        return ThreadPoolExecutor(threads, "compare", initializer=faiss().omp_set_num_threads, initargs=(1,))
 
     def save(self, path: Path) -> None:
         write_indexes(path, [self._index, *self._parts[1:]])

@@ -24,6 +24,7 @@ from faemb.features import LocalFeatures
 from faemb.rerank import Unrelated, sample_of
 from faemb.runtime import Progress, silent
 from faemb.runtime.prefetch import picked
+from faemb.runtime.threads import one_thread_for_blas
 
 Result = TypeVar("Result")
 
@@ -204,7 +205,9 @@ class View:
         count = min(count, len(self.slots))
         best = Neighbours(np.full((len(candidates), count), -np.inf, np.float32), np.full((len(candidates), count), -1))
         for query, slots in enumerate(candidates):
-            scores = products(queries[query : query + 1], picked(vectors, slots))[0]
+            rows = picked(vectors, slots)
+            with one_thread_for_blas():
+                scores = products(queries[query : query + 1], rows)[0]
             order = np.argsort(-scores, kind="stable")[:count]
             best.scores[query, : len(order)] = scores[order]
             best.rows[query, : len(order)] = self.position[slots[order]]

@@ -15,13 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from itertools import chain, islice
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from faemb.runtime import UNKNOWN, Progress
 
@@ -45,6 +45,20 @@ def cores() -> int:
     """The number of cores that this process may use."""
     present = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return present if _most_cores is None else min(_most_cores, present)
+
+
+@contextmanager
+def one_thread_for_blas() -> Iterator[None]:
+    """For products that one thread computes in a millisecond: the others of OpenBLAS go on waiting for work for longer
+    than that, on cores that the next step needs."""
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those that are loaded; to look for them takes as long as such a product."""
+    return ThreadpoolController()
 
 
 def interruptible(call: Callable[[], Result], meanwhile: Callable[[], None] | None = None) -> Result:
